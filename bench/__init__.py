@@ -1,0 +1,1 @@
+"""What we claim: every figure in the README is one command here."""

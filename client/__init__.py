@@ -1,0 +1,1 @@
+"""What plays: the pygame client, and the headless walker. Runs on a machine without torch."""

@@ -1,0 +1,1 @@
+"""What draws: world models behind one protocol. Knows no sessions, sockets or tiers."""

@@ -1,0 +1,1 @@
+"""What remembers and serves: the pager, the timeline, the engine and the FastAPI application."""

@@ -1,0 +1,1 @@
+"""Pure decisions: numpy at most; no torch, threads, files or clock."""

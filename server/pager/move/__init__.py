@@ -1,0 +1,1 @@
+"""Movers: streams, threads and files. They carry moves out and choose nothing."""

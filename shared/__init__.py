@@ -1,0 +1,1 @@
+"""What both machines agree on: poses, controls, tiers and the wire. No torch, no I/O, no clock."""
