@@ -157,6 +157,14 @@ class Beginning:
     state: ModelState
 
 
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """A state at rest: JSON values, and tensors by name."""
+
+    facts: Mapping[str, Any]
+    tensors: Mapping[str, torch.Tensor]
+
+
 class WorldModel(Protocol):
     """A model that draws a world chunk by chunk."""
 
@@ -190,14 +198,10 @@ class WorldModel(Protocol):
         """Draw one chunk. Yields each frame as it is decoded and returns the Step last; abandoned, it commits nothing."""
         ...
 
-    def keep_alive(self, state: ModelState) -> Mapping[str, torch.Tensor]:
-        """The state's tensors by name, for saving it. `revive` is its inverse."""
+    def dump(self, state: ModelState) -> SavedState:
+        """The state as plain facts and tensors, for saving it. `load` is its inverse, bit for bit."""
         ...
 
-    def revive(self, facts: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> ModelState:
-        """The state that `facts` (see `state_facts`) and tensors describe. Raises ValueError when they do not fit."""
-        ...
-
-    def state_facts(self, state: ModelState) -> dict[str, Any]:
-        """What is in a state besides tensors: JSON values only."""
+    def load(self, saved: SavedState) -> ModelState:
+        """The state that was dumped. Raises ValueError, naming the field, when facts and tensors do not fit."""
         ...
