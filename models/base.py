@@ -98,11 +98,13 @@ class Catalog:
     poses: Array  # [B, T, 5] float64: x, y, z, yaw, pitch of each kept frame
     footprints: Array  # [B, ...] as the model returned them
     window_start: int
+    alive: Array | None = None  # [B] bool: False once a block is forgotten or lost; None: all are alive
 
     @property
     def recallable(self) -> Array:
         """[B] bool: which blocks may be recalled now."""
-        return self.chunks < self.window_start
+        outside = self.chunks < self.window_start
+        return outside if self.alive is None else outside & self.alive
 
 
 @dataclass(frozen=True, slots=True)
