@@ -1,0 +1,246 @@
+"""The engine: the one thread that runs the model, taking turns over the sessions. Owns the model and all heads.
+
+Other threads talk to it by `open` (a worker thread), by the seats that `open` returns (the event loop) and by `stop`.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from models.base import WorldModel
+from server.faults import Refused
+from server.lobby import Lobby
+from server.pager.pager import Pager, RecallBuffer
+from server.resident import Resident
+from server.seat import Seat
+from server.session import Setting
+from server.worlds import Worlds
+from shared.protocol import FRAME_CREDIT, PROTOCOL_VERSION, Error, Hello, Welcome
+from shared.tiers import PagerStats
+
+IDLE_WAIT_S = 0.25
+STUCK_WAIT_S = 0.01  # a driver that does not read may start again at any moment
+SAVE_WAIT_S = 15.0
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many sessions one engine takes, and how often it saves their heads."""
+
+    max_sessions: int = 4
+    autosave_s: float = 30.0
+
+
+class Engine:
+    """Runs sessions. `is_ready` turns true once frames can be made; `failure` says why they never will be."""
+
+    def __init__(
+        self,
+        load: Callable[[Progress], tuple[WorldModel, Pager, RecallBuffer]],
+        worlds: Worlds,
+        limits: Limits = Limits(),
+    ) -> None:
+        """`load` makes model and pager; it runs on the engine thread, because the model belongs to that thread."""
+        self.is_ready = False
+        self.failure = ""
+        self.loading: tuple[str, float] = ("starting", 0.0)
+        self._load = load
+        self._worlds = worlds
+        self._limits = limits
+        self._poked = threading.Event()
+        self._stopping = threading.Event()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._opening = threading.Lock()
+        self._residents: tuple[Resident, ...] = ()
+        self._parkers: dict[str, threading.Thread] = {}
+        self._setting: Setting | None = None
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Save every head and close. Waits at most `timeout_s`."""
+        self._stopping.set()
+        self._poked.set()
+        self._thread.join(timeout_s)
+
+    def sessions(self) -> list[PagerStats]:
+        """What the pager did for each session, for the metrics. Any thread."""
+        setting = self._setting
+        return [setting.pager.stats(r.session.world) for r in self._residents] if setting else []
+
+    # ---- opening; a worker thread ----
+
+    def open(self, hello: Hello, wake: Callable[[], None]) -> Seat:
+        """A seat for this connection. Blocks on the disk. Raises Refused."""
+        with self._opening:
+            if self._setting is None or self._stopping.is_set():
+                raise Refused("not_ready", "the server is not ready: try again in a moment")
+            resident, is_resumed, notes = self._find(hello)
+            if resident is None:
+                resident, notes = self._enter(hello, self._setting)
+
+            def welcome(resume: str) -> Welcome:
+                return self._welcome(hello, resident, resume, is_resumed=is_resumed, notes=notes)
+
+            seat = resident.sit(hello.role, welcome, wake, self._setting.pager)
+            if resident not in self._residents:
+                self._residents = (*self._residents, resident)
+            self._poked.set()
+            return seat
+
+    def _find(self, hello: Hello) -> tuple[Resident | None, bool, list[str]]:
+        """The resident that this Hello asks for, if it lives here."""
+        for resident in self._residents:
+            if hello.resume and hello.resume == resident.resume:
+                return resident, True, []
+        for resident in self._residents:
+            if hello.world and hello.world in (resident.session.world, resident.name):
+                if hello.role == "driver" and resident.session.show.driver is not None:
+                    raise Refused("world_in_use", "somebody walks in this world: join as a viewer, or name another one")
+                return resident, False, []
+        if hello.role == "viewer":
+            raise Refused("no_such_session", "nobody walks in that world now: a viewer needs a driver")
+        return None, False, []
+
+    def _enter(self, hello: Hello, setting: Setting) -> tuple[Resident, list[str]]:
+        if len(self._residents) >= self._limits.max_sessions:
+            raise Refused("busy", f"{self._limits.max_sessions} worlds are being walked already: try again later")
+        lobby = Lobby(setting, self._worlds, self.call)
+        if (parker := self._parkers.get(lobby.world_id(hello.world) or "")) is not None:
+            parker.join(SAVE_WAIT_S)
+        session, name, notes = lobby.enter(hello)
+        model = setting.model
+        return Resident(session, name, model.frames_per_chunk, model.fps, self._poked.set), notes
+
+    def _welcome(
+        self, hello: Hello, resident: Resident, resume: str, *, is_resumed: bool, notes: list[str]
+    ) -> Welcome:
+        assert self._setting is not None
+        model, session = self._setting.model, resident.session
+        width, height = model.frame_size
+        return Welcome(
+            version=PROTOCOL_VERSION,
+            session=session.world[:8],
+            world=resident.name,
+            seed=session.seed,
+            model=model.name,
+            mode=session.mode,
+            role=hello.role,
+            codec="png" if session.mode == "exact" else hello.codec,
+            fps=model.fps,
+            width=width,
+            height=height,
+            frames_per_chunk=model.frames_per_chunk,
+            max_recall=model.max_recall,
+            walk_m_s=model.motion.walk_m_s,
+            turn_rad_s=model.motion.turn_rad_s,
+            max_pitch_rad=model.motion.max_pitch_rad,
+            credit=FRAME_CREDIT,
+            resume=resume,
+            resumed=is_resumed,
+            chunk=session.head.state.chunk_index,
+            notes=notes,
+        )
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run `work` on the engine thread between two chunks, and wait for its result."""
+        done: Future[T] = Future()
+        self._jobs.put((work, done))
+        self._poked.set()
+        return done.result()
+
+    # ---- the engine thread ----
+
+    def _run(self) -> None:
+        try:
+            self._setting = Setting(*self._load(self._tell_progress))
+        except Exception as error:  # top of the thread: whatever the load raised must reach the operator in words
+            _log.exception("engine load failed")
+            self.failure = str(error) or type(error).__name__
+            return
+        self.is_ready = True
+        while not self._stopping.is_set():
+            self._do_jobs()
+            self._turn(time.monotonic())
+        self._close(self._setting)
+
+    def _tell_progress(self, stage: str, share: float) -> None:
+        self.loading = (stage, share)
+
+    def _do_jobs(self) -> None:
+        while not self._jobs.empty():
+            work, done = self._jobs.get()
+            try:
+                done.set_result(work())
+            except Exception as error:  # belongs to the thread that asked: it is raised there
+                done.set_exception(error)
+
+    def _turn(self, now_s: float) -> None:
+        """Draw the chunk that is due first, or wait until one is."""
+        self._poked.clear()
+        wait_s = IDLE_WAIT_S
+        due: Resident | None = None
+        for resident in self._residents:
+            if resident.is_over(now_s):
+                self._park(resident)
+                continue
+            if now_s - resident.saved_s > self._limits.autosave_s:
+                resident.save(now_s)
+            start_s = resident.start_s(now_s)
+            next_s = STUCK_WAIT_S if start_s is None and resident.is_driven else IDLE_WAIT_S
+            next_s = start_s - now_s if start_s is not None else next_s
+            if next_s < wait_s:
+                wait_s, due = next_s, resident if start_s is not None else None
+        if due is not None and wait_s <= 0.0:
+            self._step(due)
+        else:
+            self._poked.wait(min(wait_s, IDLE_WAIT_S))
+
+    def _step(self, resident: Resident) -> None:
+        try:
+            resident.step()
+        except Exception:  # our own fault: it ends this session, not the server; the head is still the last one
+            _log.exception("session ended by a fault world=%s", resident.session.world)
+            text = "the server made an error and closed this session. The world was saved: connect again."
+            resident.session.show.tell(Error(code="fault", text=text, fatal=True))
+            self._park(resident)
+
+    def _park(self, resident: Resident) -> None:
+        """Save a session and close its world, on a thread of its own: nobody else waits for that."""
+        assert self._setting is not None
+        self._residents = tuple(other for other in self._residents if other is not resident)
+        world = resident.session.world
+        parker = threading.Thread(target=_close_session, args=(resident, self._setting.pager), name=f"park-{world[:6]}")
+        self._parkers = {name: thread for name, thread in self._parkers.items() if thread.is_alive()}
+        self._parkers[world] = parker
+        parker.start()
+
+    def _close(self, setting: Setting) -> None:
+        self.is_ready = False
+        for resident in self._residents:
+            self._park(resident)
+        for parker in self._parkers.values():
+            parker.join(SAVE_WAIT_S)
+        setting.pager.close()
+
+
+def _close_session(resident: Resident, pager: Pager) -> None:
+    session = resident.session
+    is_saved = session.save().result(SAVE_WAIT_S)
+    pager.leave(session.world)
+    session.journal.close()
+    pager.close_world(session.world)
+    _log.info("session closed world=%s moment=%d saved=%s", session.world, session.head.moment, is_saved)

@@ -1,0 +1,148 @@
+"""The lobby: from a Hello to a session's head. Opens or makes the world, its journal and its blocks; begins or continues.
+
+Runs on a worker thread, because it waits for the disk; what the model must compute is handed to the engine thread.
+"""
+
+import secrets
+from collections.abc import Callable
+
+import xxhash
+
+from models.base import Beginning, DrawnFrame
+from server.catalog import GrowingCatalog
+from server.faults import Refused, WorldFault
+from server.journal import Journal
+from server.pager.errors import PagerError
+from server.pager.pager import BlockKey
+from server.session import Head, Past, Session, Setting
+from server.timeline import NO_MOMENT, Moment, ancestors
+from server.worlds import OpenedWorld, Worlds
+from shared.pose import distance_m, wrap_rad
+from shared.protocol import Hello
+
+class Lobby:
+    """Makes sessions. `on_engine(work)` runs `work` on the engine thread and returns its result."""
+
+    def __init__(
+        self, setting: Setting, worlds: Worlds, on_engine: Callable[[Callable[[], Beginning]], Beginning]
+    ) -> None:
+        self._setting = setting
+        self._worlds = worlds
+        self._on_engine = on_engine
+
+    def world_id(self, name: str) -> str | None:
+        """The id of the world with this name or id, when there is one."""
+        card = self._worlds.find(name) if name else None
+        return card.id if card else None
+
+    def enter(self, hello: Hello) -> tuple[Session, str, list[str]]:
+        """A new session for this Hello, the world's name, and what the player should know. Raises Refused."""
+        try:
+            opened = self._open(hello)
+            known = self._setting.pager.open_world(opened.card.id, opened.folder)
+        except (WorldFault, PagerError) as fault:
+            raise Refused("bad_world", str(fault)) from fault
+        except OSError as error:
+            raise Refused("disk", f"the world cannot be opened: {error.strerror}. Check the worlds folder.") from error
+        pager, world = self._setting.pager, opened.card.id
+        journal = Journal(opened, pager.flush)
+        try:
+            head, past = self._continue(opened, journal, known) or self._begin(opened, journal)
+        except ValueError as error:
+            journal.close()
+            pager.close_world(world)
+            raise Refused("bad_world", f"world {opened.card.name!r} cannot be continued: {error}") from error
+        session = Session(self._setting, world, opened.card.seed, hello.mode, head, past)
+        return session, opened.card.name, _notes(opened)
+
+    def _open(self, hello: Hello) -> OpenedWorld:
+        model = self._setting.model
+        card = self._worlds.find(hello.world) if hello.world else None
+        if card is None:
+            seed = secrets.randbits(31) if hello.seed is None else hello.seed
+            return self._worlds.make(hello.world, seed, model.name, model.fingerprint)
+        if (card.model, card.fingerprint) != (model.name, model.fingerprint):
+            raise Refused(
+                "other_model",
+                f"world {card.name!r} was drawn by other weights ({card.model} {card.fingerprint[:8]}; this server runs "
+                f"{model.name} {model.fingerprint[:8]}). Start the server with those weights, or name a new world.",
+            )
+        return self._worlds.open(card)
+
+    def _continue(self, opened: OpenedWorld, journal: Journal, known: frozenset[int]) -> tuple[Head, Past] | None:
+        """The saved head, with the catalog of the blocks that are still there."""
+        if opened.state is None:
+            return None
+        state = self._setting.model.load(opened.state)
+        line = ancestors(opened.moments, opened.head)
+        catalog: GrowingCatalog | None = None
+        for moment in line:
+            if moment.footprint is not None:
+                catalog = catalog or _catalog_like(moment)
+                catalog.append(moment.id, moment.chunk_index, moment.block_poses, moment.footprint)
+        if catalog is None:
+            return None
+        kept = {moment.id for moment in line if moment.has_block}
+        catalog.bury(kept - known)
+        seeded = frozenset(moment.id for moment in line if moment.seeded)
+        return Head(opened.head, state, opened.next_id), Past(catalog, seeded, journal)
+
+    def _begin(self, opened: OpenedWorld, journal: Journal) -> tuple[Head, Past]:
+        """A new world: its seeded chunks become its first moments."""
+        model, seed = self._setting.model, opened.card.seed
+        beginning = self._on_engine(lambda: model.begin(seed))
+        first_id, parent = opened.next_id, NO_MOMENT
+        catalog: GrowingCatalog | None = None
+        for index, chunk in enumerate(beginning.chunks):
+            moment = _seeded_moment(beginning, index, first_id + index, parent, seed)
+            journal.note(moment)
+            parent = moment.id
+            if chunk.block is not None:
+                catalog = catalog or _catalog_like(moment)
+                catalog.append(moment.id, index, chunk.block.poses, chunk.block.footprint)
+                self._setting.pager.commit(BlockKey(opened.card.id, moment.id), chunk.block)
+        assert catalog is not None, "a world begins with at least one block"
+        head = Head(parent, beginning.state, parent + 1)
+        journal.save(parent, model.dump(beginning.state))
+        seeded = frozenset(range(first_id, parent + 1))
+        return head, Past(catalog, seeded, journal, _view_from(beginning))
+
+
+def _catalog_like(moment: Moment) -> GrowingCatalog:
+    assert moment.footprint is not None
+    return GrowingCatalog(len(moment.block_poses), moment.footprint.shape, moment.footprint.dtype.name)
+
+
+def _view_from(beginning: Beginning) -> DrawnFrame:
+    """The seeded frame that was seen from where the player stands."""
+    start = beginning.state.pose
+    frames = [frame for chunk in beginning.chunks for frame in chunk.frames]
+    return min(frames, key=lambda frame: distance_m(frame.pose, start) + abs(wrap_rad(frame.pose.yaw_rad - start.yaw_rad)))
+
+
+def _seeded_moment(beginning: Beginning, index: int, moment_id: int, parent: int, seed: int) -> Moment:
+    chunk = beginning.chunks[index]
+    return Moment(
+        id=moment_id,
+        parent=parent,
+        chunk_index=index,
+        seed=seed,
+        controls=(),
+        poses=tuple(frame.pose for frame in chunk.frames),
+        recalled=(),
+        stale=False,
+        seeded=True,
+        frame_hashes=tuple(xxhash.xxh3_128_digest(frame.pixels) for frame in chunk.frames),
+        has_block=chunk.block is not None,
+        block_poses=chunk.block.poses if chunk.block else (),
+        footprint=chunk.block.footprint if chunk.block else None,
+    )
+
+
+def _notes(opened: OpenedWorld) -> list[str]:
+    notes = list(opened.notes)
+    if opened.lost_chunks:
+        notes.append(
+            f"The server stopped before it could save: the last {opened.lost_chunks} chunks of this walk are lost."
+        )
+    return notes

@@ -1,0 +1,180 @@
+"""The slab `blocks.slab`: one preallocated file of fixed slots, the NVME tier of one world. Owns that file and the log.
+
+`read` may be called by several disk readers at once; `write`, `erase` and `close` by one thread at a time. Which slot
+is free is the pager thread's business. Order of a write: data, sync, record, sync. A fault is words, never an
+exception; whatever does not check is a fault.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from server.pager.header import Identity, fault_in
+from server.pager.layout import SlotLayout, round_up
+from server.pager.move.disk import DiskIO, read_fully, write_fully
+from server.pager.move.manifest import Kind, Manifest, Record
+
+PIECE_BYTES = 16 << 20  # also how soon a cancelled read stops
+SLAB_HEAD_BYTES = 8192  # page 0 says whose slab it is, page 1 is scratch for the probe
+WRITE_YIELD_S = 0.05  # the longest that a piece of a write waits for reads
+
+
+class Written(NamedTuple):
+    """How the write of one slot ended."""
+
+    error: str | None = None
+    is_slot_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWrite:
+    """One encoded, sealed slot to make durable."""
+
+    slot: int
+    block: int
+    generation: int
+    data: memoryview
+
+
+class Slab:
+    """The open slab of one world. Every slot is either named by a live record of the manifest or free."""
+
+    def __init__(
+        self,
+        disk: DiskIO,
+        fd: int,
+        manifest: Manifest,
+        layout: SlotLayout,
+        *,
+        is_direct: bool,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
+        self._disk = disk
+        self._fd = fd
+        self._manifest = manifest
+        self._layout = layout
+        self._piece_bytes = piece_bytes
+        self._reads = _Pending()
+        self.is_direct = is_direct
+
+    @property
+    def fingerprint(self) -> bytes:
+        return self._manifest.terms.fingerprint
+
+    @property
+    def store_id(self) -> bytes:
+        return self._manifest.terms.store_id
+
+    def read(
+        self, slot: int, block: int, generation: int, into: memoryview, is_cancelled: Callable[[], bool]
+    ) -> str | None:
+        """Fill `into` with the block and check it. Returns what is wrong in words; undefined bytes when cancelled."""
+        at = slot_at(self._layout, slot)
+        size = self._layout.moved_bytes
+        with self._reads:
+            try:
+                for start in range(0, size, self._piece_bytes):
+                    if is_cancelled():
+                        return "cancelled"
+                    end = min(size, start + self._piece_bytes)
+                    read_fully(self._disk, self._fd, into[start:end], at + start)
+                if not self.is_direct:
+                    self._disk.drop_cache(self._fd, at, size)
+            except OSError as error:
+                return f"the disk could not read it: {error}"
+        expected = Identity(self.fingerprint, self.store_id, block, generation)
+        return fault_in(into, self._layout, expected)
+
+    def write(self, items: Sequence[SlotWrite]) -> list[Written]:
+        """Make a group of slots durable: all data, one sync, all records, one sync."""
+        results = [self._write_data(item) for item in items]
+        good = [index for index, result in enumerate(results) if result.error is None]
+        error = self._sync_data() or self._record(
+            [Record(Kind.PUT, items[i].slot, items[i].block, items[i].generation) for i in good]
+        )
+        if error is not None:
+            # A failed sync may have thrown the pages away: it is not tried again, and the slots are not trusted.
+            for index in good:
+                results[index] = Written(error, is_slot_bad=True)
+        if not self.is_direct:
+            self._drop_cache(items)
+        return results
+
+    def erase(self, slots: Sequence[int]) -> str | None:
+        """Durably drop the records of these slots."""
+        return self._record([Record(Kind.DROPPED, slot, 0, 0) for slot in slots])
+
+    def close(self) -> None:
+        self._disk.close(self._fd)
+        self._manifest.close()
+
+    def _write_data(self, item: SlotWrite) -> Written:
+        at = slot_at(self._layout, item.slot)
+        size = self._layout.moved_bytes
+        try:
+            for start in range(0, size, self._piece_bytes):
+                self._reads.wait_until_none(WRITE_YIELD_S)  # a read has a deadline, a write has none
+                end = min(size, start + self._piece_bytes)
+                write_fully(self._disk, self._fd, item.data[start:end], at + start)
+        except OSError as error:
+            return Written(f"the disk could not write it: {error}", is_slot_bad=True)
+        return Written()
+
+    def _sync_data(self) -> str | None:
+        try:
+            self._disk.sync(self._fd)
+        except OSError as error:
+            return f"the disk could not sync the data: {error}"
+        return None
+
+    def _record(self, records: Sequence[Record]) -> str | None:
+        if not records:
+            return None
+        try:
+            self._manifest.append(records)
+        except OSError as error:
+            return f"the disk could not write the log: {error}"
+        return None
+
+    def _drop_cache(self, items: Sequence[SlotWrite]) -> None:
+        try:
+            for item in items:
+                self._disk.drop_cache(self._fd, slot_at(self._layout, item.slot), self._layout.moved_bytes)
+        except OSError:
+            pass  # only an advice; the page cache is then bounded by the kernel alone
+
+
+def slot_at(layout: SlotLayout, slot: int) -> int:
+    """Offset of a slot in the file."""
+    return slots_at(layout) + slot * layout.slot_bytes
+
+
+def slots_at(layout: SlotLayout) -> int:
+    """Offset of the first slot: aligned as the slots are."""
+    huge = 2 << 20
+    return huge if layout.slot_bytes % huge == 0 else round_up(SLAB_HEAD_BYTES, 4096)
+
+
+class _Pending:
+    """How many reads are under way. Entered by readers; the writer waits, but never for long."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def wait_until_none(self, timeout_s: float) -> None:
+        until_s = time.monotonic() + timeout_s
+        with self._changed:
+            while self._count and (left_s := until_s - time.monotonic()) > 0:
+                self._changed.wait(left_s)

@@ -1,0 +1,190 @@
+"""A world on disk: its card, its log of moments, and the state of its head. Owns the folder, not the blocks in it.
+
+    worlds/<id>/world.json      the card: who the world is
+    worlds/<id>/moments.log     every moment, and which one was the head when it was saved (record_log.py)
+    worlds/<id>/states/         the saved states of heads (safetensors; hash and size stand in the log)
+    worlds/<id>/blocks.*        the pager's
+
+Opening and making a world block on the disk: call them off the event loop. Writing goes through `journal.py`.
+"""
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import xxhash
+from safetensors import SafetensorError
+
+from models.base import SavedState
+from server.faults import WorldFault
+from server.record_log import read_records
+from server.timeline import NO_MOMENT, Moment, moment_from_record
+
+WORLD_VERSION = 1
+MAX_CARD_BYTES = 65_536
+MAX_STATE_BYTES = 4 << 30
+_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_ID = re.compile(r"^[a-z2-7]{26}$")
+_NAME = re.compile(r"^[\w][\w .\-]{0,63}$")
+
+
+@dataclass(frozen=True, slots=True)
+class WorldCard:
+    """Who a world is. `name` is a label for people; the folder bears the id."""
+
+    id: str
+    name: str
+    seed: int
+    model: str
+    fingerprint: str
+    created_s: float
+    version: int = WORLD_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedWorld:
+    """What was found in a world's folder. `lost_chunks` were drawn after the head was last saved."""
+
+    folder: Path
+    card: WorldCard
+    moments: dict[int, Moment]
+    log_end: int
+    head: int = NO_MOMENT
+    state: SavedState | None = None
+    lost_chunks: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def next_id(self) -> int:
+        return max(self.moments, default=NO_MOMENT) + 1
+
+
+def check_name(name: str) -> None:
+    """Raises WorldFault unless `name` may label a world."""
+    if not _NAME.match(name):
+        raise WorldFault(
+            f"{name!r} cannot name a world: use 1 to 64 letters, digits, spaces, dots and dashes, beginning with a letter or digit"
+        )
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` so that a crash leaves either the old or the new file."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read_card(folder: Path) -> WorldCard:
+    path = folder / "world.json"
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_CARD_BYTES)
+        fields: dict[str, Any] = json.loads(data)
+        card = WorldCard(**fields)
+    except FileNotFoundError as error:
+        raise WorldFault(f"{folder.name} is no world: world.json is missing") from error
+    except (ValueError, TypeError) as error:
+        raise WorldFault(f"the card of world {folder.name} is damaged ({error}): restore its world.json") from error
+    if card.version != WORLD_VERSION:
+        raise WorldFault(f"world {card.name!r} has version {card.version}; this server reads {WORLD_VERSION}")
+    return card
+
+
+class Worlds:
+    """The folder of all worlds."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def cards(self) -> Iterator[WorldCard]:
+        """The cards of all worlds that have a readable one."""
+        for folder in sorted(self.root.iterdir()):
+            if _ID.match(folder.name) and not folder.is_symlink():
+                try:
+                    yield _read_card(folder)
+                except WorldFault:
+                    continue
+
+    def find(self, name_or_id: str) -> WorldCard | None:
+        """The world with this id, or the newest one with this name."""
+        named = [card for card in self.cards() if name_or_id in (card.id, card.name)]
+        return max(named, key=lambda card: (card.id == name_or_id, card.created_s), default=None)
+
+    def make(self, name: str, seed: int, model: str, fingerprint: str) -> OpenedWorld:
+        """A new, empty world. An absent name becomes one that a person can read."""
+        world_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(26))
+        name = name or f"world {time.strftime('%Y-%m-%d %H.%M.%S')}"
+        check_name(name)
+        card = WorldCard(world_id, name, seed, model, fingerprint, time.time())
+        folder = self.root / world_id
+        (folder / "states").mkdir(parents=True)
+        write_durably(folder / "world.json", json.dumps(asdict(card)).encode())
+        return OpenedWorld(folder, card, {}, 0)
+
+    def open(self, card: WorldCard) -> OpenedWorld:
+        """Read a world's log, and the newest saved state that is whole."""
+        folder = self.root / card.id
+        moments: dict[int, Moment] = {}
+        heads: list[dict[str, Any]] = []
+        end = 0
+        log = folder / "moments.log"
+        for record, record_end in read_records(log) if log.exists() else ():
+            if record.get("kind") == "head":
+                heads.append(record)
+            else:
+                moment = moment_from_record(record)
+                moments[moment.id] = moment
+            end = record_end
+        head, state, notes = _newest_state(folder, heads, moments)
+        lost = sum(1 for moment in moments.values() if moment.id > head and not moment.seeded)
+        return OpenedWorld(folder, card, moments, end, head, state, lost, notes)
+
+
+def _newest_state(
+    folder: Path, heads: list[dict[str, Any]], moments: dict[int, Moment]
+) -> tuple[int, SavedState | None, tuple[str, ...]]:
+    """The newest head whose state file is there and whole; what was refused, in words."""
+    notes: list[str] = []
+    for record in reversed(heads):
+        moment = int(record["moment"])
+        try:
+            if moment not in moments:
+                raise ValueError("its moment is not in the log")
+            return moment, _read_state(folder / "states", record), tuple(notes)
+        except (OSError, ValueError, SafetensorError) as error:
+            notes.append(f"the saved state of moment {moment} is refused: {error}")
+    return NO_MOMENT, None, tuple(notes)
+
+
+def state_bytes(saved: SavedState) -> bytes:
+    """A state as one safetensors file, its facts as JSON in the file's metadata."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in saved.tensors.items()}
+    return safetensors.torch.save(tensors, {"facts": json.dumps(dict(saved.facts))})
+
+
+def _read_state(folder: Path, record: dict[str, Any]) -> SavedState:
+    name, num_bytes = str(record["state"]), int(record["bytes"])
+    if not re.fullmatch(r"\d+\.safetensors", name) or not 8 < num_bytes <= MAX_STATE_BYTES:
+        raise ValueError("its record is not ours")
+    with (folder / name).open("rb") as file:
+        data = file.read(num_bytes + 1)
+    if len(data) != num_bytes or xxhash.xxh3_128_digest(data) != record["hash"]:
+        raise ValueError("its bytes are not the ones that were saved")
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return SavedState(json.loads(header["__metadata__"]["facts"]), safetensors.torch.load(data))
