@@ -1,0 +1,26 @@
+"""The command line: `python -m bench NAME …`. Each bench is a module with `main(argv) -> int`; it is imported on demand."""
+
+import importlib
+import sys
+
+BENCHES = {
+    "codec": "int4: bits, error and speed against memcpy",
+    "identity": "byte identity over tiers",
+    "io": "the slab against fio and file formats",
+    "revisit": "is it still there? return to a place, with and without recall",
+}
+
+
+def main() -> int:
+    """Run the bench that the first argument names."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] not in BENCHES:
+        print("usage: python -m bench NAME [--help]\n")
+        for name, what in BENCHES.items():
+            print(f"  {name:10} {what}")
+        return 0 if arguments[:1] == ["--help"] else 2
+    return importlib.import_module(f"bench.{arguments[0]}").main(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
