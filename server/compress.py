@@ -25,7 +25,7 @@ def _pillow_jpeg(pixels: Pixels) -> bytes:
 
 
 def _find_jpeg() -> Callable[[Pixels], bytes]:
-    """simplejpeg where it is installed, in about half the time of Pillow; Pillow otherwise."""
+    """Take simplejpeg where it is installed: half the time of Pillow."""
     try:
         encode: Callable[..., bytes] = importlib.import_module("simplejpeg").encode_jpeg
     except ImportError:

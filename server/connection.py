@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.access import LET_IN, Rules
@@ -159,6 +160,8 @@ class Connection:
 
     async def _sit_down(self, hello: Hello) -> Seat:
         while not self._door.is_ready:
+            if self._door.failure:
+                raise Refused("not_ready", "The server cannot draw: its model did not load. Its operator can see why.")
             stage, share = self._door.loading
             await self._send(Loading(stage=stage, share=share))
             await self._wait(LOADING_EVERY_S)

@@ -1,8 +1,8 @@
 """What one connection may say, and the code that closes it when it says something else. Pure; event loop."""
 
-from typing import Any
+from typing import cast
 
-import msgpack
+import msgpack  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from shared.protocol import PROTOCOL_VERSION, Hello, ProtocolError, unpack_client
 
@@ -20,15 +20,18 @@ CLOSE_CODES: dict[str, int] = {
     "unauthorized": 4401,
     "bad_world": 4404,
     "other_model": 4404,
+    "no_such_session": 4404,
     "hello_timeout": 4408,
     "world_in_use": 4409,
+    "taken_over": 4410,
     "too_large": 1009,
     "too_much": 4429,
     "disk": 4507,
     "version": 4426,
     "too_fast": 4429,
-    "engine": 4500,
+    "fault": 4500,
     "busy": 4503,
+    "not_ready": 4503,
 }
 CLOSE_OTHER = 4403  # refused by the engine for another reason
 
@@ -71,10 +74,9 @@ def read_hello(data: bytes) -> Hello:
 
 def _peek_version(data: bytes) -> object:
     """The version of a hello that is invalid, but whose size and depth were found in order."""
-    value: Any = msgpack.unpackb(data)
-    if isinstance(value, dict) and value.get("type") == "hello":
-        return value.get("version", PROTOCOL_VERSION)
-    return PROTOCOL_VERSION
+    value = cast("object", msgpack.unpackb(data))
+    fields = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+    return fields.get("version", PROTOCOL_VERSION) if fields.get("type") == "hello" else PROTOCOL_VERSION
 
 
 def _wrong_version(version: object) -> ProtocolError:

@@ -1,0 +1,107 @@
+"""The command line: `python -m server [serve] ...`. Checks the settings, sets torch's globals, starts the server.
+
+torch is imported only once the settings are in order, so that --help and a wrong value are answered at once.
+"""
+# ruff: noqa: ARG001 - typer makes the options from the parameters; the values are read from its context
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from server.config import Loaded, Settings, SettingsError, load_settings
+
+EXIT_FAULT = 1
+EXIT_SETTINGS = 2
+Text = str | None
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    help="WorldPager's server. Without a command it serves: `python -m server --port 8765`. "
+    "`python -m server serve --help` lists the settings.",
+)
+
+
+@app.callback()
+def commands() -> None:
+    """WorldPager's server."""
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    model: Annotated[Text, typer.Option(metavar="rooms|matrix-game-2", help="What draws.")] = None,
+    worlds: Annotated[Text, typer.Option(metavar="DIR", help="Where worlds are kept.")] = None,
+    host: Annotated[Text, typer.Option(help="Address to listen on; all but loopback need a token.")] = None,
+    port: Annotated[Text, typer.Option(help="0: any free one.")] = None,
+    gpu: Annotated[Text, typer.Option(metavar="BYTES", help="GPU tier; 10.22GB is 10^9, 10GiB is 2^30.")] = None,
+    dram: Annotated[Text, typer.Option(metavar="BYTES", help="DRAM tier.")] = None,
+    nvme: Annotated[Text, typer.Option(metavar="BYTES", help="NVMe tier, in the worlds folder.")] = None,
+    model_config: Annotated[Text, typer.Option(metavar="NAME|FILE", help="A configuration of the model.")] = None,
+    weights: Annotated[Text, typer.Option(metavar="DIR", help="Where the model's weights are.")] = None,
+    random_weights: Annotated[bool | None, typer.Option(help="Draw noise: for measuring without weights.")] = None,
+    token: Annotated[Text, typer.Option(help="What clients must send. WORLDPAGER_TOKEN keeps it out of ps.")] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another name of this server.")] = None,
+    autosave_s: Annotated[Text, typer.Option(metavar="SECONDS", help="How much a crash may lose.")] = None,
+    threads: Annotated[Text, typer.Option(help="torch's threads; default: the cores of this machine.")] = None,
+    seed: Annotated[Text, typer.Option(help="Of new worlds whose client names none.")] = None,
+    log_level: Annotated[Text, typer.Option(metavar="debug|info|warning|error")] = None,
+    config: Annotated[Text, typer.Option(metavar="FILE", help="Settings as TOML.")] = None,
+    print_config: Annotated[bool, typer.Option("--print-config", help="Show each value and its source.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Serve worlds over a WebSocket. Each setting is also a WORLDPAGER_* variable and a key of the TOML file."""
+    flags = {name: value for name, value in context.params.items() if value not in (None, [], ())}
+    flags.pop("print_config", None)
+    try:
+        loaded = load_settings(flags, os.environ)
+    except SettingsError as error:
+        typer.echo(f"The server did not start:\n{error}", err=True)
+        raise typer.Exit(EXIT_SETTINGS) from error
+    if print_config:
+        typer.echo(loaded.describe())
+        return
+    _run(loaded)
+
+
+def _run(loaded: Loaded) -> None:
+    logging.basicConfig(
+        level=loaded.settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    from server import app as web  # noqa: PLC0415 - slow to import, and only needed here
+    from server.assemble import make_engine  # noqa: PLC0415 - imports torch
+
+    _set_torch_globals(loaded.settings)
+    try:
+        failure = web.serve(loaded.settings, make_engine)
+    except web.CannotListen as error:
+        typer.echo(f"The server did not start:\n{error}", err=True)
+        raise typer.Exit(EXIT_SETTINGS) from error
+    if failure:
+        typer.echo(f"The server stopped: {failure}", err=True)
+        raise typer.Exit(EXIT_FAULT)
+
+
+def _set_torch_globals(settings: Settings) -> None:
+    """The only place that sets them. Precision is pinned, or the exactness fingerprint would mean little."""
+    import torch  # noqa: PLC0415 - takes seconds
+
+    torch.set_num_threads(settings.threads)
+    torch.set_grad_enabled(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+def main() -> None:
+    """Serve when the first argument is a flag or absent."""
+    arguments = sys.argv[1:]
+    if not arguments or (arguments[0].startswith("-") and arguments[0] != "--help"):
+        arguments = ["serve", *arguments]
+    app(arguments, prog_name="python -m server")
+
+
+if __name__ == "__main__":
+    main()
