@@ -67,13 +67,21 @@ def serve(
     _run(loaded)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def play(context: typer.Context) -> None:
+    """Start a server on a free port of this machine and a client in front of it. Arguments go to the client."""
+    from server.play import play as play_both  # noqa: PLC0415 - only this command needs it
+
+    raise typer.Exit(play_both(context.args))
+
+
 def _run(loaded: Loaded) -> None:
     logging.basicConfig(
         level=loaded.settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     from server import app as web  # noqa: PLC0415 - slow to import, and only needed here
-    from server.assemble import make_engine  # noqa: PLC0415 - imports torch
+    from server.load import make_engine  # noqa: PLC0415 - imports torch
 
     _set_torch_globals(loaded.settings)
     try:

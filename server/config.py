@@ -73,7 +73,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    model: Literal["rooms", "matrix-game-2"] = "rooms"
+    model: Literal["rooms", "matrix-game-2", "plain"] = "rooms"  # plain: the tests' own
     worlds: Path = Path("worlds")
     host: str = Field(default="127.0.0.1", min_length=1, max_length=255)
     port: int = Field(default=8765, ge=0, le=65_535)
