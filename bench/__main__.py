@@ -1,4 +1,4 @@
-"""The command line: `python -m bench NAME …`. Each bench is a module with `main(argv) -> int`; it is imported on demand."""
+"""The command line: `python -m bench NAME …`. A bench is a module with `main(argv) -> int`, imported on demand."""
 
 import importlib
 import sys

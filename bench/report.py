@@ -1,4 +1,4 @@
-"""What every bench writes: one JSON object with its command, commit, hardware and seconds. Owns the format, no figure."""
+"""What every bench writes: one JSON object with command, commit, hardware, seconds. Owns the format, no figure."""
 
 import json
 import os

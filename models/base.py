@@ -140,7 +140,7 @@ class Step:
 
     state: ModelState
     block: FreshBlock | None
-    timings_ms: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
+    timings_ms: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +191,13 @@ class WorldModel(Protocol):
         ...
 
     def wanted(self, pose: Pose, catalog: Catalog) -> tuple[int, ...]:
-        """Ids of at most `max_recall` recallable blocks that a chunk seen from `pose` should be drawn with, best first."""
+        """Ids of at most `max_recall` recallable blocks for a chunk seen from `pose`, best first."""
         ...
 
     def step(
         self, state: ModelState, controls: Sequence[Controls], recall: Recall
     ) -> Generator[DrawnFrame, None, Step]:
-        """Draw one chunk. Yields each frame as it is decoded and returns the Step last; abandoned, it commits nothing."""
+        """Draw one chunk: yield each frame as it is decoded, return the Step last. Abandoned, it commits nothing."""
         ...
 
     def dump(self, state: ModelState) -> SavedState:

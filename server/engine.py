@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from models.base import WorldModel
 from server.faults import Refused
 from server.lobby import Lobby
-from server.pager.pager import Pager, RecallBuffer
+from server.pager.pager import Pager
+from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
 from server.seat import Seat
 from server.session import Setting
@@ -49,7 +50,7 @@ class Engine:
         self,
         load: Callable[[Progress], tuple[WorldModel, Pager, RecallBuffer]],
         worlds: Worlds,
-        limits: Limits = Limits(),
+        limits: Limits,
     ) -> None:
         """`load` makes model and pager; it runs on the engine thread, because the model belongs to that thread."""
         self.is_ready = False
@@ -125,9 +126,7 @@ class Engine:
         model = setting.model
         return Resident(session, name, model.frames_per_chunk, model.fps, self._poked.set), notes
 
-    def _welcome(
-        self, hello: Hello, resident: Resident, resume: str, *, is_resumed: bool, notes: list[str]
-    ) -> Welcome:
+    def _welcome(self, hello: Hello, resident: Resident, resume: str, *, is_resumed: bool, notes: list[str]) -> Welcome:
         assert self._setting is not None
         model, session = self._setting.model, resident.session
         width, height = model.frame_size
@@ -167,7 +166,7 @@ class Engine:
     def _run(self) -> None:
         try:
             self._setting = Setting(*self._load(self._tell_progress))
-        except Exception as error:  # top of the thread: whatever the load raised must reach the operator in words
+        except Exception as error:  # noqa: BLE001 - top of the thread: whatever it was must reach the operator
             _log.exception("engine load failed")
             self.failure = str(error) or type(error).__name__
             return
@@ -185,7 +184,7 @@ class Engine:
             work, done = self._jobs.get()
             try:
                 done.set_result(work())
-            except Exception as error:  # belongs to the thread that asked: it is raised there
+            except Exception as error:  # noqa: BLE001 - belongs to the thread that asked: it is raised there
                 done.set_exception(error)
 
     def _turn(self, now_s: float) -> None:
@@ -212,7 +211,7 @@ class Engine:
     def _step(self, resident: Resident) -> None:
         try:
             resident.step()
-        except Exception:  # our own fault: it ends this session, not the server; the head is still the last one
+        except Exception:  # noqa: BLE001 - our own fault ends this session, not the server; the head is still whole
             _log.exception("session ended by a fault world=%s", resident.session.world)
             text = "the server made an error and closed this session. The world was saved: connect again."
             resident.session.show.tell(Error(code="fault", text=text, fatal=True))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from models.base import Catalog, WorldModel
 from server.mailbox import ControlsMailbox
+from server.pager.blocks import BlockKey
 from server.pager.decide.extrapolate import held_controls
-from server.pager.pager import BlockKey
 from shared.controls import Controls
 from shared.pose import Pose, distance_m, wrap_rad
 

@@ -39,7 +39,7 @@ class Journal:
     """One world's writer. `fault` is empty while everything asked for is written."""
 
     def __init__(self, world: OpenedWorld, flush_blocks: Callable[[float], bool]) -> None:
-        """`flush_blocks(timeout_s)` makes the world's committed blocks durable; it is called before a state is saved."""
+        """`flush_blocks(timeout_s)` makes the committed blocks durable; it is called before a state is saved."""
         self.fault = ""
         self.dropped_moments = 0
         self._folder = world.folder
@@ -55,7 +55,7 @@ class Journal:
         self._jobs.put(moment)
 
     def save(self, moment: int, state: SavedState) -> Future[bool]:
-        """Save the head. The future is True once it is durable, False when the disk refused. Any thread; never waits."""
+        """Save the head: True once it is durable, False when the disk refused. Any thread; never waits."""
         done: Future[bool] = Future()
         self._jobs.put(_Save(moment, state, done))
         return done

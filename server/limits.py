@@ -74,7 +74,7 @@ def read_hello(data: bytes) -> Hello:
 
 def _peek_version(data: bytes) -> object:
     """The version of a hello that is invalid, but whose size and depth were found in order."""
-    value = cast("object", msgpack.unpackb(data))
+    value = cast("object", msgpack.unpackb(data))  # pyright: ignore[reportUnknownMemberType]
     fields = cast("dict[object, object]", value) if isinstance(value, dict) else {}
     return fields.get("version", PROTOCOL_VERSION) if fields.get("type") == "hello" else PROTOCOL_VERSION
 

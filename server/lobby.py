@@ -1,4 +1,4 @@
-"""The lobby: from a Hello to a session's head. Opens or makes the world, its journal and its blocks; begins or continues.
+"""The lobby: from a Hello to a session's head. Opens or makes the world, its journal and blocks; begins or continues.
 
 Runs on a worker thread, because it waits for the disk; what the model must compute is handed to the engine thread.
 """
@@ -12,13 +12,14 @@ from models.base import Beginning, DrawnFrame
 from server.catalog import GrowingCatalog
 from server.faults import Refused, WorldFault
 from server.journal import Journal
+from server.pager.blocks import BlockKey
 from server.pager.errors import PagerError
-from server.pager.pager import BlockKey
 from server.session import Head, Past, Session, Setting
 from server.timeline import NO_MOMENT, Moment, ancestors
 from server.worlds import OpenedWorld, Worlds
 from shared.pose import distance_m, wrap_rad
 from shared.protocol import Hello
+
 
 class Lobby:
     """Makes sessions. `on_engine(work)` runs `work` on the engine thread and returns its result."""
@@ -117,7 +118,9 @@ def _view_from(beginning: Beginning) -> DrawnFrame:
     """The seeded frame that was seen from where the player stands."""
     start = beginning.state.pose
     frames = [frame for chunk in beginning.chunks for frame in chunk.frames]
-    return min(frames, key=lambda frame: distance_m(frame.pose, start) + abs(wrap_rad(frame.pose.yaw_rad - start.yaw_rad)))
+    return min(
+        frames, key=lambda frame: distance_m(frame.pose, start) + abs(wrap_rad(frame.pose.yaw_rad - start.yaw_rad))
+    )
 
 
 def _seeded_moment(beginning: Beginning, index: int, moment_id: int, parent: int, seed: int) -> Moment:

@@ -1,4 +1,4 @@
-"""Orders: the controls of whole chunks that an exact-mode client asks for, drawn in order and none skipped. One lock."""
+"""Orders: the controls of whole chunks that an exact-mode client asks for, drawn in order, none skipped. One lock."""
 
 import threading
 from collections import deque

@@ -22,7 +22,9 @@ SPARE_CAPACITY = 4  # frames an outbox holds beyond two chunks
 class Resident:
     """One session in the engine. It draws only while a driver sits in it, reads and has not paused."""
 
-    def __init__(self, session: Session, name: str, frames_per_chunk: int, fps: float, poke: Callable[[], None]) -> None:
+    def __init__(
+        self, session: Session, name: str, frames_per_chunk: int, fps: float, poke: Callable[[], None]
+    ) -> None:
         self.session = session
         self.name = name
         self.resume = secrets.token_urlsafe(24)
@@ -86,9 +88,7 @@ class Resident:
 
     # ---- opening; any thread ----
 
-    def sit(
-        self, role: Role, welcome: Callable[[str], Welcome], wake: Callable[[], None], pager: Pager
-    ) -> Seat:
+    def sit(self, role: Role, welcome: Callable[[str], Welcome], wake: Callable[[], None], pager: Pager) -> Seat:
         """Give a connection a seat. A new driver takes the place of one whose connection is dying."""
         if len(self.session.show.seats) >= MAX_SEATS:
             raise Refused("busy", f"this world already has {MAX_SEATS} players and viewers: try again later")

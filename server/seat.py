@@ -24,9 +24,7 @@ class Driven(Protocol):
 class Seat:
     """One connection in a session: frames go out through `outbox`, everything else through `take_notes`."""
 
-    def __init__(
-        self, session: Driven, welcome: Welcome, role: Role, outbox: Outbox, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, session: Driven, welcome: Welcome, role: Role, outbox: Outbox, wake: Callable[[], None]) -> None:
         self.welcome = welcome
         self.role = role
         self.outbox = outbox
@@ -60,7 +58,7 @@ class Seat:
         if self.role == "driver":
             self._session.let_go()
 
-    def pause(self, on: bool) -> None:
+    def pause(self, on: bool) -> None:  # noqa: FBT001 - the wire's word
         if self.role == "driver":
             self._session.hold_still(on=on)
 
@@ -68,6 +66,6 @@ class Seat:
         if self.role == "driver":
             self._session.order(message)
 
-    def leave(self, for_good: bool) -> None:
+    def leave(self, for_good: bool) -> None:  # noqa: FBT001 - goodbye, or a lost connection
         """The connection is gone. `for_good`: nobody will come back for this session."""
         self._session.stand_up(self, for_good=for_good)

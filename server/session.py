@@ -17,7 +17,10 @@ from server.journal import Journal
 from server.mailbox import ControlsMailbox, Taken
 from server.orders import Orders
 from server.pace import Pace
-from server.pager.pager import BlockKey, Lease, Pager, RecallBuffer
+from server.pager.blocks import BlockKey
+from server.pager.lease import Lease
+from server.pager.pager import Pager
+from server.pager.recall_buffer import RecallBuffer
 from server.show import Show
 from server.timeline import Moment
 from shared.pose import Pose
@@ -58,7 +61,7 @@ class Past:
 class Stages:
     """How long each stage of a chunk took, in milliseconds."""
 
-    ms: dict[str, float] = field(default_factory=lambda: dict[str, float]())
+    ms: dict[str, float] = field(default_factory=dict[str, float])
     _at_s: float = field(default_factory=time.perf_counter)
 
     def mark(self, stage: str) -> None:
@@ -92,8 +95,8 @@ class Session:
 
     # ---- one chunk ----
 
-    def step(self) -> None:
-        """Draw one chunk. In live mode nothing here waits for storage."""
+    def step(self) -> Moment:
+        """Draw one chunk and return its moment. In live mode nothing here waits for storage."""
         stages = Stages()
         taken = self._take_controls()
         poses = self._model.steer(self.head.state, taken.controls)
@@ -111,6 +114,7 @@ class Session:
         stages.mark("commit")
         gone = self.show.report(moment, self._pager, foreseen, {**step.timings_ms, **stages.ms})
         self._catalog.bury(gone)
+        return moment
 
     def _take_controls(self) -> Taken:
         if self.mode == "exact":
@@ -128,9 +132,10 @@ class Session:
 
     def _decode(self, lease: Lease) -> list[RecalledBlock]:
         recall: list[RecalledBlock] = []
-        for leased, kv in zip(lease.blocks, self._buffer.fill(lease), strict=True):
-            chunk_index, poses, footprint = self._catalog.place(leased.key.block)
-            recall.append(RecalledBlock(leased.key.block, chunk_index, kv, leased.side, footprint, poses))
+        for decoded in self._buffer.fill(lease):
+            chunk_index, poses, footprint = self._catalog.place(decoded.key.block)
+            block = RecalledBlock(decoded.key.block, chunk_index, decoded.kv, decoded.side, footprint, poses)
+            recall.append(block)
         return recall
 
     def _draw(self, taken: Taken, recall: Sequence[RecalledBlock]) -> tuple[Step, tuple[bytes, ...]]:

@@ -12,7 +12,8 @@ from server.catalog import GrowingCatalog
 from server.compress import compress
 from server.mailbox import Taken
 from server.outbox import OutFrame
-from server.pager.pager import BlockKey, Pager
+from server.pager.blocks import BlockKey
+from server.pager.pager import Pager
 from server.seat import Seat
 from server.timeline import Moment
 from shared.pose import Pose, distance_m, wrap_rad

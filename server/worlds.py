@@ -31,8 +31,8 @@ WORLD_VERSION = 1
 MAX_CARD_BYTES = 65_536
 MAX_STATE_BYTES = 4 << 30
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_ID = re.compile(r"^[a-z2-7]{26}$")
-_NAME = re.compile(r"^[\w][\w .\-]{0,63}$")
+_ID = re.compile(r"[a-z2-7]{26}")
+_NAME = re.compile(r"[\w][\w .\-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,10 @@ class OpenedWorld:
 
 def check_name(name: str) -> None:
     """Raises WorldFault unless `name` may label a world."""
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise WorldFault(
-            f"{name!r} cannot name a world: use 1 to 64 letters, digits, spaces, dots and dashes, beginning with a letter or digit"
+            f"{name!r} cannot name a world: use 1 to 64 letters, digits, spaces, dots and dashes, "
+            "beginning with a letter or digit"
         )
 
 
@@ -115,11 +116,15 @@ class Worlds:
     def cards(self) -> Iterator[WorldCard]:
         """The cards of all worlds that have a readable one."""
         for folder in sorted(self.root.iterdir()):
-            if _ID.match(folder.name) and not folder.is_symlink():
+            if _ID.fullmatch(folder.name) and not folder.is_symlink():
                 try:
                     yield _read_card(folder)
                 except WorldFault:
                     continue
+
+    def card(self, world_id: str) -> WorldCard:
+        """The card of one world. Raises WorldFault when it is missing, damaged or of another version."""
+        return _read_card(self.root / world_id)
 
     def find(self, name_or_id: str) -> WorldCard | None:
         """The world with this id, or the newest one with this name."""
@@ -164,9 +169,7 @@ def _newest_state(
     for record in reversed(heads):
         moment = int(record["moment"])
         try:
-            if moment not in moments:
-                raise ValueError("its moment is not in the log")
-            return moment, _read_state(folder / "states", record), tuple(notes)
+            return moment, _read_state(folder / "states", record, moments), tuple(notes)
         except (OSError, ValueError, SafetensorError) as error:
             notes.append(f"the saved state of moment {moment} is refused: {error}")
     return NO_MOMENT, None, tuple(notes)
@@ -178,7 +181,9 @@ def state_bytes(saved: SavedState) -> bytes:
     return safetensors.torch.save(tensors, {"facts": json.dumps(dict(saved.facts))})
 
 
-def _read_state(folder: Path, record: dict[str, Any]) -> SavedState:
+def _read_state(folder: Path, record: dict[str, Any], moments: dict[int, Moment]) -> SavedState:
+    if int(record["moment"]) not in moments:
+        raise ValueError("its moment is not in the log")
     name, num_bytes = str(record["state"]), int(record["bytes"])
     if not re.fullmatch(r"\d+\.safetensors", name) or not 8 < num_bytes <= MAX_STATE_BYTES:
         raise ValueError("its record is not ours")

@@ -13,6 +13,7 @@ class Key(IntFlag):
     RIGHT = 8
 
 
+NO_KEYS = Key(0)
 KEY_LETTERS: dict[str, Key] = {"W": Key.FORWARD, "A": Key.LEFT, "S": Key.BACK, "D": Key.RIGHT}
 ALL_KEYS = Key.FORWARD | Key.LEFT | Key.BACK | Key.RIGHT
 
@@ -21,7 +22,7 @@ ALL_KEYS = Key.FORWARD | Key.LEFT | Key.BACK | Key.RIGHT
 class Controls:
     """What the player asks for during one frame: held keys, and mouse travel in counts (right and down positive)."""
 
-    keys: Key = Key(0)
+    keys: Key = NO_KEYS
     mouse_dx: float = 0.0
     mouse_dy: float = 0.0
 

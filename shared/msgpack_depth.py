@@ -4,7 +4,10 @@ _FIXED_BYTES = {  # type byte -> bytes that follow it
     0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4,
     0xD3: 8, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17,
 }  # fmt: skip
-_SIZED = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1), 0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0)}  # fmt: skip
+_SIZED = {  # type byte -> (bytes of the length, bytes beside it): bin, ext, str
+    0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
+    0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0),
+}  # fmt: skip
 _ARRAYS = {0xDC: 2, 0xDD: 4}
 _MAPS = {0xDE: 2, 0xDF: 4}
 
@@ -12,16 +15,10 @@ _MAPS = {0xDE: 2, 0xDF: 4}
 def _token(data: bytes, at: int) -> tuple[int, int]:
     """(bytes of the token at `at`, items that it contains). Raises IndexError past the end of its length bytes."""
     kind = data[at]
-    if kind <= 0x7F or kind >= 0xE0:
-        return (1, 0)
-    if kind <= 0x8F:
-        return (1, 2 * (kind & 0x0F))
-    if kind <= 0x9F:
-        return (1, kind & 0x0F)
-    if kind <= 0xBF:
+    if 0x80 <= kind <= 0x9F:  # small maps, then small arrays
+        return (1, 2 * (kind & 0x0F) if kind <= 0x8F else kind & 0x0F)
+    if 0xA0 <= kind <= 0xBF:
         return (1 + (kind & 0x1F), 0)
-    if kind in _FIXED_BYTES:
-        return (1 + _FIXED_BYTES[kind], 0)
     if kind in _SIZED:
         length_bytes, extra = _SIZED[kind]
         return (1 + length_bytes + extra + _length(data, at, length_bytes), 0)
@@ -29,7 +26,7 @@ def _token(data: bytes, at: int) -> tuple[int, int]:
         return (1 + _ARRAYS[kind], _length(data, at, _ARRAYS[kind]))
     if kind in _MAPS:
         return (1 + _MAPS[kind], 2 * _length(data, at, _MAPS[kind]))
-    return (1, 0)  # 0xC1 is never used: the parser refuses it
+    return (1 + _FIXED_BYTES.get(kind, 0), 0)  # the small integers are one byte; 0xC1 is refused by the parser
 
 
 def _length(data: bytes, at: int, length_bytes: int) -> int:

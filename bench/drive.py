@@ -1,0 +1,141 @@
+"""Drives a session without a socket: exact mode, chunk by chunk, every frame kept. Owns the drive, no figure."""
+
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from PIL import Image
+
+from models.base import Pixels, WorldModel
+from server.load import make_pager
+from server.lobby import Lobby
+from server.pager.pager import Budgets, Pager
+from server.pager.recall_buffer import RecallBuffer
+from server.resident import Resident
+from server.seat import Seat
+from server.session import Session, Setting
+from server.worlds import Worlds
+from shared.controls import Controls
+from shared.protocol import PROTOCOL_VERSION, ExactStep, Hello, Input, Mode, Welcome
+from shared.tiers import PagerStats
+
+
+@dataclass(slots=True)
+class Drive:
+    """One open world and its driver. Use it as a context: leaving it saves and closes the world."""
+
+    model: WorldModel
+    pager: Pager
+    resident: Resident
+    seat: Seat
+    frames: list[Pixels] = field(default_factory=list[Pixels])
+    _seq: int = 0
+    _ack: int = -1
+
+    @property
+    def session(self) -> Session:
+        return self.resident.session
+
+    @property
+    def stats(self) -> PagerStats:
+        return self.pager.stats(self.session.world)
+
+    def walk(self, controls: Sequence[Controls], after_chunk: Callable[[], None] | None = None) -> None:
+        """Draw the chunks that these controls ask for, and keep their frames."""
+        num = self.model.frames_per_chunk
+        for at in range(0, len(controls) // num * num, num):
+            held = controls[at : at + num]
+            self._steer(held)
+            self.session.step()
+            self._keep_frames()
+            if after_chunk is not None:
+                after_chunk()
+
+    def _steer(self, held: Sequence[Controls]) -> None:
+        self._seq += 1
+        if self.session.mode == "exact":
+            asked = [(int(frame.keys), frame.mouse_dx, frame.mouse_dy) for frame in held]
+            self.session.orders.add(ExactStep(seq=self._seq, controls=asked))
+            return
+        _, waiting_x, waiting_y = self.session.mailbox.peek()
+        mouse_x = waiting_x + sum(frame.mouse_dx for frame in held)
+        mouse_y = waiting_y + sum(frame.mouse_dy for frame in held)
+        message = Input(
+            seq=self._seq, t_ms=0.0, keys=int(held[0].keys), mouse_x=mouse_x, mouse_y=mouse_y, ack=self._ack
+        )
+        self.session.restart_inputs()
+        self.session.take_input(message, time.monotonic())
+
+    def _keep_frames(self) -> None:
+        while (frame := self.seat.outbox.pull(time.monotonic())[0]) is not None:
+            self.frames.append(np.asarray(Image.open(io.BytesIO(frame.data), formats=("PNG",))))
+            self._ack = frame.id
+            self.seat.outbox.ack(frame.id)
+        self.seat.take_notes()
+
+    def close(self) -> None:
+        """Save the head and close the world and the pager."""
+        self.session.save().result(60.0)
+        self.pager.leave(self.session.world)
+        self.session.journal.close()
+        self.pager.close_world(self.session.world)
+        self.pager.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def start(
+    model: WorldModel,
+    budgets: Budgets,
+    folder: Path,
+    *,
+    seed: int,
+    world: str = "",
+    mode: Mode = "exact",
+    buffer: type[RecallBuffer] = RecallBuffer,
+) -> Drive:
+    """Open or make a world in `folder` and sit down in it as its driver."""
+    pager, recall_buffer = make_pager(model, budgets, buffer)
+    lobby = Lobby(Setting(model, pager, recall_buffer), Worlds(folder), lambda work: work())
+    hello = Hello(version=PROTOCOL_VERSION, seed=seed, world=world, mode=mode, codec="png")
+    session, name, notes = lobby.enter(hello)
+    resident = Resident(session, name, model.frames_per_chunk, model.fps, lambda: None)
+    seat = resident.sit("driver", lambda resume: _welcome(model, name, resume, seed, mode, notes), lambda: None, pager)
+    seat.outbox.every_frame = True
+    drive = Drive(model, pager, resident, seat)
+    drive._keep_frames()  # noqa: SLF001 - the first view of a new world is no drawn frame
+    drive.frames.clear()
+    return drive
+
+
+def _welcome(model: WorldModel, world: str, resume: str, seed: int, mode: Mode, notes: list[str]) -> Welcome:
+    width, height = model.frame_size
+    return Welcome(
+        version=PROTOCOL_VERSION,
+        session="drive",
+        world=world,
+        seed=seed,
+        model=model.name,
+        mode=mode,
+        role="driver",
+        codec="png",
+        fps=model.fps,
+        width=width,
+        height=height,
+        frames_per_chunk=model.frames_per_chunk,
+        max_recall=model.max_recall,
+        walk_m_s=model.motion.walk_m_s,
+        turn_rad_s=model.motion.turn_rad_s,
+        max_pitch_rad=model.motion.max_pitch_rad,
+        credit=2,
+        resume=resume,
+        notes=notes,
+    )

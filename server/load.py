@@ -1,0 +1,44 @@
+"""From settings to an engine: which model, which pager, with which budgets. Imports torch; the engine thread loads."""
+
+from pathlib import Path
+
+from models.base import WorldModel
+from server.config import Settings
+from server.engine import Engine, Limits, Progress
+from server.pager.layout import SlotLayout
+from server.pager.pager import Budgets, Pager
+from server.pager.recall_buffer import RecallBuffer
+from server.worlds import Worlds
+
+
+def make_engine(settings: Settings) -> Engine:
+    """A started engine. Loading goes on in its thread; a failure is told by `engine.failure`."""
+
+    def load(progress: Progress) -> tuple[WorldModel, Pager, RecallBuffer]:
+        progress(f"loading the {settings.model} model", 0.1)
+        model = load_model(settings)
+        progress("making room for blocks", 0.8)
+        return (model, *make_pager(model, Budgets(settings.gpu_bytes, settings.dram_bytes, settings.nvme_bytes)))
+
+    engine = Engine(load, Worlds(Path(settings.worlds)), Limits(autosave_s=settings.autosave_s))
+    engine.start()
+    return engine
+
+
+def make_pager(
+    model: WorldModel, budgets: Budgets, buffer: type[RecallBuffer] = RecallBuffer
+) -> tuple[Pager, RecallBuffer]:
+    """The pager for a model's blocks, and the buffer that the engine decodes a recall into."""
+    pager = Pager(model.kv_spec, model.fingerprint, budgets, max_recall=model.max_recall, device=model.device)
+    return pager, buffer(SlotLayout(model.kv_spec), model.max_recall, model.dtype, model.device)
+
+
+def load_model(settings: Settings) -> WorldModel:
+    """The model that the settings name."""
+    if settings.model == "plain":
+        from models.plain import PlainModel  # noqa: PLC0415 - only the model that is asked for is imported
+
+        return PlainModel()
+    from models.rooms.model import RoomsModel  # noqa: PLC0415 - only the model that is asked for is imported
+
+    return RoomsModel.load(settings.weights)

@@ -1,0 +1,118 @@
+"""Worlds on disk: what was saved continues, what was damaged is refused by name, what was lost is counted."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.base import SavedState
+from server.faults import WorldFault
+from server.journal import Journal
+from server.timeline import Moment
+from server.worlds import Worlds
+from shared.pose import Pose
+
+
+def moment(moment_id):
+    footprint = np.zeros((2, 3), np.float32)
+    poses = (Pose(), Pose())
+    return Moment(
+        moment_id, moment_id - 1, moment_id, 5, (), poses, (), False, False, (b"h" * 16,), True, poses, footprint
+    )
+
+
+def state(value):
+    return SavedState({"chunk_index": value}, {"window.0": torch.full((2, 3), float(value), dtype=torch.bfloat16)})
+
+
+@pytest.fixture
+def worlds(tmp_path):
+    return Worlds(tmp_path)
+
+
+def walk(worlds, opened, saves, moments):
+    journal = Journal(opened, lambda timeout_s: True)
+    for number in range(opened.next_id, opened.next_id + moments):
+        journal.note(moment(number))
+        if number in saves:
+            assert journal.save(number, state(number)).result(10)
+    journal.close()
+
+
+def test_a_world_continues_at_its_last_saved_head_and_counts_what_was_lost(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    walk(worlds, made, saves={3, 6}, moments=9)
+    opened = worlds.open(worlds.find("attic"))
+    assert (opened.head, opened.lost_chunks, opened.next_id) == (6, 2, 9)
+    assert opened.state.facts == {"chunk_index": 6}
+    assert torch.equal(opened.state.tensors["window.0"], state(6).tensors["window.0"])
+
+
+def test_a_damaged_state_is_refused_by_name_and_the_one_before_is_used(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    walk(worlds, made, saves={3, 6}, moments=9)
+    path = made.folder / "states" / "6.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    opened = worlds.open(worlds.find("attic"))
+    assert opened.head == 3
+    assert any("moment 6" in note for note in opened.notes)
+
+
+def test_a_second_walk_appends_to_the_first(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    walk(worlds, made, saves={3}, moments=4)
+    walk(worlds, worlds.open(worlds.find("attic")), saves={7}, moments=4)
+    opened = worlds.open(worlds.find(made.card.id))
+    assert (opened.head, sorted(opened.moments)) == (7, list(range(8)))
+
+
+def test_only_the_newest_states_are_kept(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    walk(worlds, made, saves=set(range(9)), moments=9)
+    assert sorted(path.name for path in (made.folder / "states").iterdir()) == ["7.safetensors", "8.safetensors"]
+
+
+def test_a_damaged_card_is_refused_in_words(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    (made.folder / "world.json").write_text('{"id": 3')
+    assert worlds.find("attic") is None
+    with pytest.raises(WorldFault, match="damaged"):
+        worlds.card(made.card.id)
+
+
+@pytest.mark.parametrize("name", ["", "../evil", "a/b", ".hidden", "x" * 65, "a\0b", "\n", "attic\n"])
+def test_names_that_are_no_labels_are_refused(worlds, name):
+    from server.worlds import check_name
+
+    with pytest.raises(WorldFault):
+        check_name(name)
+
+
+def test_a_full_disk_keeps_moments_in_memory_and_writes_them_later(worlds, monkeypatch):
+    import errno
+
+    from server import record_log
+
+    made = worlds.make("attic", 7, "plain", "ff")
+    full = {"now": True}
+    real = record_log.os.pwrite
+
+    def pwrite(file, data, at):
+        if full["now"]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, data, at)
+
+    monkeypatch.setattr(record_log.os, "pwrite", pwrite)
+    journal = Journal(made, lambda timeout_s: True)
+    for number in range(4):
+        journal.note(moment(number))
+    assert not journal.save(3, state(3)).result(10)
+    assert "No space" in journal.fault
+    full["now"] = False
+    journal.note(moment(4))
+    assert journal.save(4, state(4)).result(10)
+    assert journal.fault == ""
+    journal.close()
+    opened = worlds.open(worlds.find("attic"))
+    assert (opened.head, len(opened.moments)) == (4, 5)
