@@ -1,0 +1,88 @@
+"""Sessions without a socket, on the plain model: memory over three tiers, exactness, and coming back."""
+
+import numpy as np
+import pytest
+
+from bench.drive import start
+from bench.identity import budgets_by_tier, differing_bytes, run
+from client.routes import route
+from models.plain import PlainModel, read_label
+from server.pager.layout import SlotLayout
+from server.pager.pager import Budgets
+
+SECONDS = 12.0
+
+
+@pytest.fixture
+def model():
+    return PlainModel()
+
+
+def controls_of(model, seconds=SECONDS, name="out-and-back"):
+    num_frames = int(seconds * model.fps)
+    return route(name, seconds).frames(model.fps, num_frames)
+
+
+def small_budgets(model):
+    slot = SlotLayout(model.kv_spec).slot_bytes
+    buffer = model.max_recall * model.kv_spec.kv_bytes
+    return Budgets(2 * model.max_recall * slot + buffer + 2 * slot, 12 * slot, 400 * slot)
+
+
+def test_where_a_block_lives_never_changes_what_is_drawn(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(model, 60, str(tmp_path / "identity.json")) == 0
+
+
+def test_a_walk_out_and_back_recalls_from_all_three_tiers(model, tmp_path):
+    with start(model, small_budgets(model), tmp_path, seed=5) as drive:
+        drive.walk(controls_of(model), lambda: drive.pager.flush(5.0))
+        stats = drive.stats
+    assert all(hits > 0 for hits in stats.hits), stats.hits
+    assert stats.disk_read_bytes > 0
+    assert read_label(drive.frames[-1])["recalled"] == model.max_recall
+
+
+def test_every_frame_says_its_own_world_chunk_and_index(model, tmp_path):
+    with start(model, small_budgets(model), tmp_path, seed=77) as drive:
+        drive.walk(controls_of(model, 2.0))
+    labels = [read_label(frame) for frame in drive.frames]
+    assert {label["seed"] for label in labels} == {77}
+    assert [(label["chunk"], label["index"]) for label in labels] == [(1 + at // 2, at % 2) for at in range(len(labels))]
+
+
+def test_leaving_and_coming_back_continues_as_if_never_left(model, tmp_path):
+    controls = controls_of(model, 6.0)
+    half = len(controls) // 2
+    with start(model, small_budgets(model), tmp_path / "a", seed=9) as whole:
+        whole.walk(controls)
+    with start(model, small_budgets(model), tmp_path / "b", seed=9, world="attic") as first:
+        first.walk(controls[:half])
+    with start(model, small_budgets(model), tmp_path / "b", seed=0, world="attic") as second:
+        second.walk(controls[half:])
+        assert second.seat.welcome.notes == []
+    assert differing_bytes(whole.frames, [*first.frames, *second.frames]) == 0
+
+
+def test_a_live_walk_never_waits(model, tmp_path):
+    with start(model, small_budgets(model), tmp_path, seed=5, mode="live") as drive:
+        drive.walk(controls_of(model))
+        stats = drive.stats
+    assert stats.stalls == 0
+    assert stats.longest_wait_ms < 50.0  # a descheduled thread may be late; the disk may not make it so
+    assert stats.chunks == len(controls_of(model)) // model.frames_per_chunk
+
+
+def test_two_seeds_give_two_worlds(model, tmp_path):
+    frames = []
+    for seed in (1, 2):
+        with start(model, small_budgets(model), tmp_path / str(seed), seed=seed) as drive:
+            drive.walk(controls_of(model, 1.0))
+        frames.append(np.stack(drive.frames))
+    assert (frames[0] != frames[1]).any()
+
+
+def test_budgets_by_tier_differ_only_in_where_blocks_fit(model):
+    budgets = budgets_by_tier(model, 50)
+    assert budgets["gpu"].gpu_bytes > budgets["dram"].gpu_bytes == budgets["nvme"].gpu_bytes
+    assert budgets["dram"].dram_bytes > budgets["nvme"].dram_bytes
