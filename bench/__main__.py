@@ -7,6 +7,7 @@ BENCHES = {
     "codec": "int4: bits, error and speed against memcpy",
     "identity": "byte identity over tiers",
     "io": "the slab against fio and file formats",
+    "model": "speed of a model, and what its memory costs",
     "revisit": "is it still there? return to a place, with and without recall",
 }
 

@@ -20,7 +20,7 @@ from server.seat import Seat
 from server.session import Session, Setting
 from server.worlds import Worlds
 from shared.controls import Controls
-from shared.protocol import PROTOCOL_VERSION, ExactStep, Hello, Input, Mode, Welcome
+from shared.protocol import PROTOCOL_VERSION, ExactStep, Hello, Input, Mode, Stats, Welcome
 from shared.tiers import PagerStats
 
 
@@ -33,6 +33,7 @@ class Drive:
     resident: Resident
     seat: Seat
     frames: list[Pixels] = field(default_factory=list[Pixels])
+    stages_ms: list[dict[str, float]] = field(default_factory=list[dict[str, float]])  # of each chunk
     _seq: int = 0
     _ack: int = -1
 
@@ -75,7 +76,7 @@ class Drive:
             self.frames.append(np.asarray(Image.open(io.BytesIO(frame.data), formats=("PNG",))))
             self._ack = frame.id
             self.seat.outbox.ack(frame.id)
-        self.seat.take_notes()
+        self.stages_ms += [note.stages_ms for note in self.seat.take_notes() if isinstance(note, Stats)]
 
     def close(self) -> None:
         """Save the head and close the world and the pager."""
@@ -103,7 +104,8 @@ def start(
     buffer: type[RecallBuffer] = RecallBuffer,
 ) -> Drive:
     """Open or make a world in `folder` and sit down in it as its driver."""
-    pager, recall_buffer = make_pager(model, budgets, buffer)
+    pager, _ = make_pager(model, budgets)
+    recall_buffer = buffer(pager.layout, model.max_recall, model.dtype, model.device)
     lobby = Lobby(Setting(model, pager, recall_buffer), Worlds(folder), lambda work: work())
     hello = Hello(version=PROTOCOL_VERSION, seed=seed, world=world, mode=mode, codec="png")
     session, name, notes = lobby.enter(hello)

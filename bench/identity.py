@@ -95,7 +95,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     from models.rooms.model import RoomsModel  # noqa: PLC0415 - torch and weights only when they are needed
 
-    return run(RoomsModel.load(), options.chunks, options.path)
+    return run(RoomsModel(), options.chunks, options.path)
 
 
 def run(model: WorldModel, num_chunks: int, path: str | None) -> int:

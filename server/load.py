@@ -5,7 +5,6 @@ from pathlib import Path
 from models.base import WorldModel
 from server.config import Settings
 from server.engine import Engine, Limits, Progress
-from server.pager.layout import SlotLayout
 from server.pager.pager import Budgets, Pager
 from server.pager.recall_buffer import RecallBuffer
 from server.worlds import Worlds
@@ -25,12 +24,17 @@ def make_engine(settings: Settings) -> Engine:
     return engine
 
 
-def make_pager(
-    model: WorldModel, budgets: Budgets, buffer: type[RecallBuffer] = RecallBuffer
-) -> tuple[Pager, RecallBuffer]:
+def make_pager(model: WorldModel, budgets: Budgets) -> tuple[Pager, RecallBuffer]:
     """The pager for a model's blocks, and the buffer that the engine decodes a recall into."""
-    pager = Pager(model.kv_spec, model.fingerprint, budgets, max_recall=model.max_recall, device=model.device)
-    return pager, buffer(SlotLayout(model.kv_spec), model.max_recall, model.dtype, model.device)
+    pager = Pager(
+        model.kv_spec,
+        model.fingerprint,
+        budgets,
+        max_recall=model.max_recall,
+        device=model.device,
+        recall_dtype=model.dtype,
+    )
+    return pager, pager.recall_buffer()
 
 
 def load_model(settings: Settings) -> WorldModel:
@@ -41,4 +45,4 @@ def load_model(settings: Settings) -> WorldModel:
         return PlainModel()
     from models.rooms.model import RoomsModel  # noqa: PLC0415 - only the model that is asked for is imported
 
-    return RoomsModel.load(settings.weights)
+    return RoomsModel(settings.weights / "weights.safetensors") if settings.weights else RoomsModel()
