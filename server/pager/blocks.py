@@ -96,6 +96,7 @@ class Block:
     tiers: frozenset[Tier] = frozenset()  # the READY copies
     last_wanted_s: float = 0.0
     faults: int = 0  # failed moves so far
+    is_unreadable: bool = False  # its NVME copy could not be read, twice: not tried again until the world is reopened
     is_unkept: bool = False  # NVME has dropped it under its budget, or never had room: not written again
 
     @property

@@ -54,12 +54,20 @@ class MoveDone(NamedTuple):
     move: Move
     error: str | None = None
     is_cancelled: bool = False
+    is_damaged: bool = False  # the bytes that came are not the block's
     is_slot_bad: bool = False  # NVME: what the slot holds is unknown; do not use it again
     num_bytes: int = 0
 
     @property
     def has_failed(self) -> bool:
         return self.error is not None or self.is_cancelled
+
+
+class Held(NamedTuple):
+    """What an NVME slot holds."""
+
+    block: int
+    generation: int
 
 
 class MoveNote(NamedTuple):

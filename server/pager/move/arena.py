@@ -6,6 +6,7 @@ when is the pager thread's business.
 """
 
 import mmap
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ class Arena:
 
     def view(self, slot: int) -> memoryview:
         """The slot's bytes, for a file call."""
-        return memoryview(self.array(slot))
+        return memoryview(self.array(slot).data)
 
     def tensor(self, slot: int) -> torch.Tensor:
         """[slot_bytes] uint8, a view of the same memory."""
@@ -54,8 +55,6 @@ class Arena:
 def _map_piece(num_bytes: int) -> mmap.mmap:
     flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
     piece = mmap.mmap(-1, num_bytes, flags=flags)
-    try:
+    with suppress(OSError):  # only an advice: kernels without huge pages for shared memory refuse it
         piece.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:
-        pass  # only an advice: kernels without huge pages for shared memory refuse it
     return piece

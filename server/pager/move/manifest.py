@@ -20,6 +20,7 @@ import xxhash
 
 from server.pager.layout import PAGE_BYTES, round_up
 from server.pager.move.disk import DiskIO, read_fully, write_fully
+from server.pager.moves import Held
 
 RECORD_BYTES = 64
 _RECORD = struct.Struct("<4sB3xIQQQ12x")  # magic, kind, slot, block, generation, sequence
@@ -44,13 +45,6 @@ class Record(NamedTuple):
 
     kind: Kind
     slot: int
-    block: int
-    generation: int
-
-
-class Held(NamedTuple):
-    """What a slot holds."""
-
     block: int
     generation: int
 

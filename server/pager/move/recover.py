@@ -16,7 +16,6 @@ from server.pager.layout import PAGE_BYTES, SlotLayout
 from server.pager.move.disk import DiskIO, read_fully, write_fully
 from server.pager.move.manifest import (
     FoundLog,
-    Held,
     Kind,
     LogState,
     Manifest,
@@ -28,6 +27,7 @@ from server.pager.move.manifest import (
     reopen_log,
 )
 from server.pager.move.slab import PIECE_BYTES, Slab, slot_at, slots_at
+from server.pager.moves import Held
 
 GENERATIONS_PER_OPENING = 1 << 32
 
@@ -173,7 +173,7 @@ class SlabOpener:
         head = (terms.store_id + terms.fingerprint).ljust(PAGE_BYTES, b"\0")
         found = bytearray(PAGE_BYTES)
         read_fully(self.disk, fd, memoryview(found), 0)
-        if found != head:
+        if bytes(found) != head:
             write_fully(self.disk, fd, memoryview(head), 0)
             self.disk.sync(fd)
 

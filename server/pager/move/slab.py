@@ -21,6 +21,13 @@ SLAB_HEAD_BYTES = 8192  # page 0 says whose slab it is, page 1 is scratch for th
 WRITE_YIELD_S = 0.05  # the longest that a piece of a write waits for reads
 
 
+class ReadFault(NamedTuple):
+    """Why a block did not come."""
+
+    error: str
+    is_damaged: bool = False  # bytes came, and they are not the block's
+
+
 class Written(NamedTuple):
     """How the write of one slot ended."""
 
@@ -69,23 +76,24 @@ class Slab:
 
     def read(
         self, slot: int, block: int, generation: int, into: memoryview, is_cancelled: Callable[[], bool]
-    ) -> str | None:
-        """Fill `into` with the block and check it. Returns what is wrong in words; undefined bytes when cancelled."""
+    ) -> ReadFault | None:
+        """Fill `into` with the block and check it. Returns None when it is good; otherwise `into` is undefined."""
         at = slot_at(self._layout, slot)
         size = self._layout.moved_bytes
         with self._reads:
             try:
                 for start in range(0, size, self._piece_bytes):
                     if is_cancelled():
-                        return "cancelled"
+                        return ReadFault("cancelled")
                     end = min(size, start + self._piece_bytes)
                     read_fully(self._disk, self._fd, into[start:end], at + start)
                 if not self.is_direct:
                     self._disk.drop_cache(self._fd, at, size)
             except OSError as error:
-                return f"the disk could not read it: {error}"
+                return ReadFault(f"the disk could not read it: {error}")
         expected = Identity(self.fingerprint, self.store_id, block, generation)
-        return fault_in(into, self._layout, expected)
+        words = fault_in(into, self._layout, expected)
+        return None if words is None else ReadFault(words, is_damaged=True)
 
     def write(self, items: Sequence[SlotWrite]) -> list[Written]:
         """Make a group of slots durable: all data, one sync, all records, one sync."""

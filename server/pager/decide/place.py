@@ -1,0 +1,105 @@
+"""Where copies should be, given what is wanted and by when. Pure: it looks through `View` and says steps.
+
+`place` says one step at a time, and looks again after each: its caller carries a step out in the block table (the
+moves themselves run later) before asking for the next.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from server.pager.blocks import Block, BlockKey, Copy
+from server.pager.decide.evict import Candidate, least_worthy
+from shared.tiers import Tier
+
+Plan = Sequence[tuple[float, Sequence[BlockKey]]]  # (deadline_s, keys in order of worth)
+
+
+class Want(NamedTuple):
+    """A block that some head wants on the GPU, and when."""
+
+    key: BlockKey
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Start the move that brings the block one tier up, into `to`."""
+
+    key: BlockKey
+    to: Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Give up a copy, to make room."""
+
+    key: BlockKey
+    tier: Tier
+
+
+class View(Protocol):
+    """What a decision looks at."""
+
+    def block(self, key: BlockKey) -> Block | None: ...
+
+    def free(self, tier: Tier) -> int:
+        """Slots that can be taken now."""
+        ...
+
+    def leaving(self, tier: Tier) -> int:
+        """Slots that will be free without another step."""
+        ...
+
+    def can_start(self, to: Tier) -> bool:
+        """Whether a mover into this tier has room for one more move."""
+        ...
+
+    def spare(self, tier: Tier) -> Iterable[Candidate]:
+        """Copies that may leave the tier without losing a block: not read, not leased, not protected."""
+        ...
+
+
+def wants_of(plans: Iterable[Plan], now_s: float) -> list[Want]:
+    """All plans as one list in the order of work: by deadline, then by worth within it; each block once."""
+    ranked: list[tuple[float, int, BlockKey]] = []
+    for plan in plans:
+        for deadline_s, keys in plan:
+            ranked += [(max(now_s, deadline_s), rank, key) for rank, key in enumerate(keys)]
+    wants: dict[BlockKey, Want] = {}
+    for deadline_s, _, key in sorted(ranked):
+        wants.setdefault(key, Want(key, deadline_s))
+    return list(wants.values())
+
+
+def place(wants: Sequence[Want], view: View, now_s: float) -> Iterator[Fetch | Drop]:
+    """Steps that bring what is wanted upwards, soonest first. A block that finds no room or mover is passed over."""
+    for want in wants:
+        to = next_tier(view.block(want.key))
+        if to is None or not view.can_start(to):
+            continue
+        if view.free(to) == 0:
+            if view.leaving(to):
+                continue  # room is on its way
+            victim = least_worthy(view.spare(to), now_s)
+            if victim is None or victim.wanted_at_s <= want.deadline_s:
+                continue
+            yield Drop(victim.key, to)
+        if view.free(to):
+            yield Fetch(want.key, to)
+
+
+def next_tier(block: Block | None) -> Tier | None:
+    """The tier that a wanted block should be brought into next; None when it is up, on its way, or nowhere."""
+    if block is None or not block.is_alive or block.copies[Tier.GPU] is not Copy.NONE:
+        return None
+    if block.has(Tier.DRAM):
+        return Tier.GPU
+    if block.copies[Tier.DRAM] is Copy.NONE and block.has(Tier.NVME) and not block.is_unreadable:
+        return Tier.DRAM
+    return None
+
+
+def useless(fetching: Iterable[BlockKey], wants: Mapping[BlockKey, Want]) -> list[BlockKey]:
+    """Which reads under way serve nobody any more."""
+    return [key for key in fetching if key not in wants]

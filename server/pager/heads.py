@@ -1,0 +1,112 @@
+"""What each head asked for and was given. `HeadRecord` is the engine thread's, `HeadWants` the pager thread's."""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+from server.pager.blocks import BlockKey
+from server.pager.decide.place import Plan
+from server.pager.lease import Lease, ReadySet
+from server.pager.moves import MoveNote
+from shared.tiers import Tier
+
+STALL_MS = 0.5
+NUM_REMEMBERED = 4  # wanted sets to fall back on; the newest complete one is drawn with
+NUM_NOTES = 512
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened to blocks and bytes since the pager began. Written by the pager thread."""
+
+    lost: int = 0
+    forgotten: int = 0
+    missed: int = 0
+    fetched_bytes: int = 0
+    spilled_bytes: int = 0
+    disk_read_bytes: int = 0
+    disk_written_bytes: int = 0
+
+
+@dataclass(slots=True)
+class HeadRecord:
+    """One head as the engine sees it. `remembered` are its last wanted sets, newest first."""
+
+    base: Counters  # the pager's counters when the head appeared
+    moves: deque[MoveNote] = field(default_factory=lambda: deque[MoveNote](maxlen=NUM_NOTES))
+    worlds: set[str] = field(default_factory=lambda: set[str]())
+    remembered: deque[tuple[BlockKey, ...]] = field(
+        default_factory=lambda: deque[tuple[BlockKey, ...]](maxlen=NUM_REMEMBERED)
+    )
+    tiers: dict[BlockKey, Tier] = field(default_factory=lambda: dict[BlockKey, Tier]())  # hit tiers of the last recall
+    counted: set[BlockKey] = field(default_factory=lambda: set[BlockKey]())  # still wanted, and in `hits` already
+    hits: list[int] = field(default_factory=lambda: [0, 0, 0])
+    chunks: int = 0
+    stale_chunks: int = 0
+    late: int = 0
+    stalls: int = 0
+    preempted: int = 0
+    longest_wait_ms: float = 0.0
+    wanted: tuple[BlockKey, ...] = ()
+    recalled: tuple[BlockKey, ...] = ()
+    recalled_tiers: tuple[Tier, ...] = ()
+    is_stale: bool = False
+
+    def choose(self, wanted: tuple[BlockKey, ...], ready: ReadySet) -> tuple[BlockKey, ...]:
+        """What a recall that may not wait is drawn with: `wanted`, else the newest remembered set that is complete."""
+        if not self.remembered or self.remembered[0] != wanted:
+            self.remembered.appendleft(wanted)
+        for keys in self.remembered:
+            if ready.complete(keys):
+                return keys
+        return self.recalled  # whatever is left of it
+
+    def hit_tiers(self, head: str, keys: tuple[BlockKey, ...], ready: ReadySet) -> tuple[Tier, ...]:
+        """Hit tier of each key. A block that nobody foresaw and that is here was on the GPU when it was asked for."""
+        hits = ready.hits.get(head, {})
+        return tuple(hits.get(key, self.tiers.get(key, Tier.GPU)) for key in keys)
+
+    def count(
+        self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, *, was_descheduled: bool
+    ) -> None:
+        """Enter one chunk's recall into the totals."""
+        keys = lease.keys
+        still_wanted = ready.hits.get(head, {}).keys() | set(wanted)
+        self.counted &= still_wanted | set(keys)
+        for key, tier in zip(keys, lease.hit_tiers, strict=True):
+            if key not in self.counted:
+                self.hits[tier] += 1
+                self.counted.add(key)
+        self.tiers = dict(zip(keys, lease.hit_tiers, strict=True))
+        self.chunks += 1
+        self.stale_chunks += lease.stale
+        self.late += sum(key not in ready.blocks for key in wanted)
+        self.longest_wait_ms = max(self.longest_wait_ms, lease.wait_ms)
+        if lease.wait_ms > STALL_MS:
+            if was_descheduled:
+                self.preempted += 1
+            else:
+                self.stalls += 1
+        self.wanted, self.is_stale = wanted, lease.stale
+        self.recalled, self.recalled_tiers = keys, lease.hit_tiers
+        self.worlds.update(key.world for key in wanted)
+
+
+@dataclass(slots=True)
+class HeadWants:
+    """One head as the pager thread sees it: its plan, its last ask, what it was given, and the hit tier of its wants."""
+
+    plan: Plan = ()
+    asked: tuple[BlockKey, ...] = ()
+    asked_s: float = -math.inf
+    taken: tuple[BlockKey, ...] = ()
+    hits: dict[BlockKey, Tier] = field(default_factory=lambda: dict[BlockKey, Tier]())
+
+    @property
+    def keys(self) -> set[BlockKey]:
+        """Everything it wants now."""
+        return {*self.asked, *(key for _, keys in self.plan for key in keys)}
+
+    def plan_since(self, time_s: float) -> Plan:
+        """What it asked for and plans, without what was due before `time_s`."""
+        return [(due_s, keys) for due_s, keys in ((self.asked_s, self.asked), *self.plan) if due_s >= time_s]

@@ -1,0 +1,98 @@
+"""What other threads tell the pager thread, beside `MoveDone`. Values, taken in the order in which they were put."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.base import FreshBlock
+from server.pager.blocks import BlockKey
+from server.pager.decide.place import Plan
+from server.pager.moves import Held
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A chunk left a block. `event` (CUDA) was recorded when its tensors were complete."""
+
+    key: BlockKey
+    fresh: FreshBlock
+    event: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Foresee:
+    """The newest plan of a head."""
+
+    head: str
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A head's chunk wants these blocks now; `taken` is what it was given, None while it still waits."""
+
+    head: str
+    wanted: tuple[BlockKey, ...]
+    taken: tuple[BlockKey, ...] | None
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    keys: tuple[BlockKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A lease was given back: slots may be free."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """Where the pager thread puts an answer that somebody waits for."""
+
+    ready: threading.Event = field(default_factory=threading.Event)
+    is_good: bool = False
+
+    def give(self, *, is_good: bool) -> None:
+        self.is_good = is_good
+        self.ready.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A world's slab is open."""
+
+    world: str
+    num_slots: int
+    held: Mapping[int, Held]  # by slot
+    first_generation: int
+    notes: tuple[str, ...]
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Let go of a world; answered when no move of it is under way."""
+
+    world: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Answered when nothing of the world (None: of any) waits to become durable."""
+
+    world: str | None
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    pass

@@ -1,0 +1,305 @@
+"""The pager thread: the only one that changes the block table, the plans and the free lists.
+
+It sleeps until something is put into its inbox, takes all that is there, decides again, hands moves to the movers and
+publishes what is ready. It never computes on KV, never touches a file, and waits for nothing but its inbox.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+
+from server.pager.blocks import Block, BlockKey, Life
+from server.pager.decide.evict import least_worthy
+from server.pager.decide.place import Drop, place, useless, wants_of
+from server.pager.heads import Counters, HeadWants
+from server.pager.inbox import Ask, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Released, Stop
+from server.pager.lease import Pins, ReadySet
+from server.pager.moves import MoveDone, Route
+from server.pager.table import Slots, Table, WorldShelf
+from server.pager.traffic import Traffic
+from server.pager.view import TableView
+from shared.tiers import Tier, TierUsage
+
+LOG = logging.getLogger(__name__)
+MAX_WAITING = 3  # committed blocks that may wait for a DRAM slot before another is lost for one
+PLAN_LIFE_S = 10.0  # a plan this long overdue belongs to a head that stands still
+WRITE_AHEAD_BYTES = 64 << 20  # handed to the writer at once, to be made durable together
+MAX_WRITE_AHEAD = 16
+
+Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Leave | Opened | Closing | Flush | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What other threads may know of the table, as of one instant."""
+
+    usage: tuple[TierUsage, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+    queued_moves: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Keeper:
+    """One thread and all that it owns. Others put messages into `inbox` and read `ready` and `snapshot`."""
+
+    def __init__(
+        self,
+        table: Table,
+        traffic: Traffic,
+        pins: Pins,
+        slot_bytes: int,
+        max_recall: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self.inbox: SimpleQueue[Message] = SimpleQueue()
+        self.ready = ReadySet()
+        self.published = threading.Event()  # set whenever `ready` was replaced
+        self.snapshot = Snapshot()
+        self._table = table
+        self._traffic = traffic
+        self._view = TableView(table, traffic, pins, max_recall)
+        self._slot_bytes = slot_bytes
+        self._clock = clock
+        self._heads: dict[str, HeadWants] = {}
+        self._waiting: deque[tuple[Block, Commit]] = deque()  # committed, not yet given to the codec
+        self._flushes: list[Flush] = []
+        self._closings: list[Closing] = []
+        self._seen = 0
+        self._is_stopping = False
+
+    def run(self) -> None:
+        while not self._is_stopping:
+            self._take(self.inbox.get())
+            while not self.inbox.empty():
+                self._take(self.inbox.get())
+            try:
+                self._decide()
+            except Exception:  # the top of the thread: one wrong decision must not end the paging of all worlds
+                LOG.exception("pager decision failed")
+
+    def _take(self, message: Message) -> None:
+        try:
+            self._handle(message)
+        except Exception:  # the top of the thread, likewise: the fault is in the log, the walk goes on
+            LOG.exception("pager message failed message=%s", type(message).__name__)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case MoveDone():
+                self._traffic.done(message)
+            case Commit():
+                self._commit(message)
+            case Foresee(head=head, plan=plan):
+                self._want(head, replace(self._head(head), plan=plan))
+            case Ask():
+                self._ask(message)
+            case Released():
+                pass
+            case Forget(keys=keys):
+                self._forget(keys)
+            case Leave(head=head):
+                self._heads.pop(head, None)
+            case Opened():
+                self._open(message)
+            case Closing():
+                self._close(message)
+            case Flush():
+                self._flushes.append(message)
+            case Stop():
+                self._is_stopping = True
+
+    # What came in
+
+    def _head(self, head: str) -> HeadWants:
+        return self._heads.get(head) or HeadWants()
+
+    def _commit(self, commit: Commit) -> None:
+        shelf = self._table.worlds[commit.key.world]
+        block = self._table.add(commit.key, self._clock())
+        if shelf.slots.num_slots == 0:
+            block.is_unkept = True
+            shelf.stuck.add(block.key)
+        self._waiting.append((block, commit))
+
+    def _ask(self, ask: Ask) -> None:
+        head = replace(self._head(ask.head), asked=ask.wanted, asked_s=self._clock())
+        if ask.taken is not None:
+            head.taken = ask.taken
+        self._seen = max(self._seen, ask.serial)
+        self._want(ask.head, head)
+
+    def _want(self, name: str, head: HeadWants) -> None:
+        """Note the hit tier of what this head wants only since now."""
+        now_s = self._clock()
+        hits: dict[BlockKey, Tier] = {}
+        for key in head.keys:
+            block = self._table.blocks.get(key)
+            if key in head.hits:
+                hits[key] = head.hits[key]
+            elif block is not None and block.is_alive:
+                hits[key] = min(block.tiers, default=Tier.DRAM)  # not encoded yet: it is in memory
+        for key in hits.keys() ^ head.hits.keys():
+            if block := self._table.blocks.get(key):
+                self._table.touch(block, now_s)
+        head.hits = hits
+        self._heads[name] = head
+
+    def _forget(self, keys: tuple[BlockKey, ...]) -> None:
+        for key in keys:
+            block = self._table.blocks.get(key)
+            if block is not None and block.is_alive:
+                self._traffic.end_life(block, Life.FORGOTTEN)
+
+    def _open(self, opened: Opened) -> None:
+        now_s = self._clock()
+        shelf = WorldShelf(Slots.all_free(opened.num_slots), opened.first_generation)
+        shelf.slots.free = [slot for slot in shelf.slots.free if slot not in opened.held]
+        self._table.worlds[opened.world] = shelf
+        for slot, held in sorted(opened.held.items(), key=lambda item: item[1].block):
+            self._table.adopt(BlockKey(opened.world, held.block), held.generation, slot, now_s)
+        for words in opened.notes:
+            self._traffic.note(f"{opened.world}: {words}")
+        opened.answer.give(is_good=True)
+
+    def _close(self, closing: Closing) -> None:
+        self._table.worlds[closing.world].is_closing = True
+        for block in list(self._table.of_world(closing.world)):
+            if block.is_alive:
+                self._traffic.end_life(block, Life.FORGOTTEN)
+        self._closings.append(closing)
+
+    # What follows from it
+
+    def _decide(self) -> None:
+        now_s = self._clock()
+        plans = [head.plan_since(now_s - PLAN_LIFE_S) for head in self._heads.values()]
+        self._view.wants = {want.key: want for want in wants_of(plans, now_s)}
+        self._view.protect(self._heads, now_s)
+        self._free_gpu()
+        self._encode(now_s)
+        self._cancel()
+        for step in place(list(self._view.wants.values()), self._view, now_s):
+            block = self._table.blocks[step.key]
+            if isinstance(step, Drop):
+                self._drop(block, step.tier)
+            else:
+                self._traffic.fetch(block, step.to)
+        self._write(now_s)
+        self._publish()
+        self._free_gpu()
+        self._answer()
+
+    def _free_gpu(self) -> None:
+        if self._traffic.retiring:
+            self._publish()
+            self._traffic.retire()
+
+    def _drop(self, block: Block, tier: Tier) -> None:
+        self._traffic.drop(block, tier)
+        if tier is Tier.GPU:
+            self._free_gpu()
+
+    def _cancel(self) -> None:
+        reads = [key for key, route in self._traffic.moves if route is Route.READ]
+        for key in useless(reads, self._view.wants):
+            self._traffic.moves[(key, Route.READ)].is_cancelled = True
+
+    def _encode(self, now_s: float) -> None:
+        """Give the next committed block to the codec, in a DRAM slot that nothing else needs more."""
+        while self._waiting and not self._traffic.under_way(Route.ENCODE):
+            block, commit = self._waiting[0]
+            if block.is_alive and not self._view.free(Tier.DRAM) and not self._make_dram_room(now_s):
+                return
+            self._waiting.popleft()
+            if block.is_alive:
+                self._traffic.encode(block, commit)
+
+    def _make_dram_room(self, now_s: float) -> bool:
+        """Give up a DRAM copy for the block that waits first; when none may go and too many wait, that block itself."""
+        victim = least_worthy(self._view.spare(Tier.DRAM), now_s)
+        is_late = len(self._waiting) > MAX_WAITING
+        if victim is None and is_late:
+            victim = least_worthy(self._view.unsafe(), now_s)  # the disk is too slow: the least of them is lost
+        if victim is not None:
+            self._traffic.drop(self._table.blocks[victim.key], Tier.DRAM)
+        elif is_late:
+            self._traffic.end_life(self._waiting[0][0], Life.LOST)
+        return victim is not None or is_late
+
+    def _write(self, now_s: float) -> None:
+        limit = max(2, min(MAX_WRITE_AHEAD, WRITE_AHEAD_BYTES // self._slot_bytes))
+        for world, shelf in self._table.worlds.items():
+            while shelf.unsaved and self._traffic.under_way(Route.WRITE) < limit:
+                block = self._table.blocks[next(iter(shelf.unsaved))]
+                if not shelf.slots.free:
+                    self._forget_one(world, now_s)
+                    break
+                del shelf.unsaved[block.key]
+                self._traffic.write(block)
+
+    def _forget_one(self, world: str, now_s: float) -> None:
+        """NVME is full: its least worthy copy goes, if none is going already."""
+        if any(route is Route.ERASE and key.world == world for key, route in self._traffic.moves):
+            return
+        victim = least_worthy(self._view.spare_nvme(world), now_s)
+        if victim is not None:
+            block = self._table.blocks[victim.key]
+            block.is_unkept = True
+            self._traffic.drop(block, Tier.NVME)
+
+    # What others see
+
+    def _publish(self) -> None:
+        """Replace the ready set when something that it says has changed."""
+        wanted = {key for head in self._heads.values() for key in head.keys}
+        gone = frozenset(key for key in wanted if self._is_gone(key))
+        hits = {name: head.hits for name, head in self._heads.items()}
+        old = self.ready
+        if self._traffic.is_changed or gone != old.gone or hits != old.hits or self._seen != old.seen:
+            self._traffic.is_changed = False
+            self.ready = ReadySet(dict(self._traffic.leased), hits, gone, self._seen)
+            self.published.set()
+
+    def _is_gone(self, key: BlockKey) -> bool:
+        block = self._table.blocks.get(key)
+        return block is None or not block.is_alive or (block.is_unreadable and not block.tiers - {Tier.NVME})
+
+    def _answer(self) -> None:
+        """Tell those who wait; then say what the tiers hold."""
+        self.snapshot = Snapshot(
+            self._usage(),
+            replace(self._traffic.counters),
+            len(self._traffic.moves) + len(self._waiting),
+            tuple(self._traffic.notes),
+        )
+        for flush in [flush for flush in self._flushes if not self._is_pending(flush.world)]:
+            self._flushes.remove(flush)
+            worlds = self._table.worlds
+            shelves = [shelf for world, shelf in worlds.items() if flush.world in (None, world)]
+            flush.answer.give(is_good=not any(shelf.stuck for shelf in shelves))
+        for closing in [closing for closing in self._closings if not any(self._table.of_world(closing.world))]:
+            self._closings.remove(closing)
+            del self._table.worlds[closing.world]
+            closing.answer.give(is_good=True)
+
+    def _is_pending(self, world: str | None) -> bool:
+        """Whether a block of the world (None: of any) is on its way to becoming durable."""
+        names = self._table.worlds if world is None else (world,)
+        busy = {key.world for key, route in self._traffic.moves if route in (Route.ENCODE, Route.WRITE)}
+        busy |= {block.key.world for block, _ in self._waiting if block.is_alive}
+        return any(name in busy or self._table.worlds[name].unsaved for name in names if name in self._table.worlds)
+
+    def _usage(self) -> tuple[TierUsage, ...]:
+        shelves = self._table.worlds.values()
+        counts = {
+            Tier.GPU: (len(self._table.order[Tier.GPU]), self._table.shared[Tier.GPU].num_slots),
+            Tier.DRAM: (len(self._table.order[Tier.DRAM]), self._table.shared[Tier.DRAM].num_slots),
+            Tier.NVME: (sum(len(shelf.order) for shelf in shelves), sum(shelf.slots.num_slots for shelf in shelves)),
+        }
+        return tuple(
+            TierUsage(tier, blocks, blocks * self._slot_bytes, slots * self._slot_bytes)
+            for tier, (blocks, slots) in counts.items()
+        )

@@ -1,0 +1,105 @@
+"""What the pager lends to the engine: the ready set, a lease on some of it, and the pins that keep slots from reuse.
+
+The engine thread takes leases; the pager thread publishes ready sets and asks `Pins` before it reuses a slot. Neither
+takes a lock. The rule: the engine says that it is entering, reads the published set, names its lease, and only then
+says that it has entered. The pager first publishes a set without the slot and then looks: whoever is not entering has
+either named the slot by now or will never see it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType, TracebackType
+from typing import NamedTuple
+
+import torch
+
+from server.pager.blocks import BlockKey
+from shared.tiers import Tier
+
+
+class LeasedBlock(NamedTuple):
+    """A block on the GPU: its encoded bytes and side planes, views of its slot. Read only."""
+
+    key: BlockKey
+    serial: int  # of the block's table entry: equal serials mean equal bytes
+    slot: int
+    packed: torch.Tensor  # [moved_bytes] uint8
+    side: Mapping[str, torch.Tensor]
+
+
+def _no_hits() -> Mapping[str, Mapping[BlockKey, Tier]]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadySet:
+    """All blocks on the GPU at one instant. Never changed after it is published."""
+
+    blocks: Mapping[BlockKey, LeasedBlock] = field(default_factory=lambda: dict[BlockKey, LeasedBlock]())
+    hits: Mapping[str, Mapping[BlockKey, Tier]] = field(default_factory=_no_hits)  # by head, of what it wants
+    gone: frozenset[BlockKey] = frozenset()  # wanted by some head, and cannot come
+    seen: int = 0  # the newest ask that this set takes into account
+
+    def complete(self, keys: Sequence[BlockKey]) -> bool:
+        """Whether all of `keys` that can come are here."""
+        return all(key in self.blocks or key in self.gone for key in keys)
+
+
+class Lease:
+    """The blocks of one recall, pinned until `release`. May be released once or more, by the engine thread only."""
+
+    __slots__ = ("_give_back", "blocks", "hit_tiers", "is_released", "keys", "missing", "stale", "wait_ms")
+
+    def __init__(
+        self,
+        keys: tuple[BlockKey, ...],
+        blocks: tuple[LeasedBlock, ...],
+        give_back: Callable[["Lease"], None],
+        *,
+        stale: bool = False,
+        missing: tuple[BlockKey, ...] = (),
+        hit_tiers: tuple[Tier, ...] = (),
+        wait_ms: float = 0.0,
+    ) -> None:
+        self.keys = keys
+        self.blocks = blocks  # in the order of `keys`
+        self.stale = stale  # the recall differs from what was wanted
+        self.missing = missing  # wanted, and lost, forgotten or damaged
+        self.hit_tiers = hit_tiers  # of each block
+        self.wait_ms = wait_ms
+        self.is_released = False
+        self._give_back = give_back
+
+    def release(self) -> None:
+        if not self.is_released:
+            self.is_released = True
+            self._give_back(self)
+
+    def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class Pins:
+    """Which slots the engine holds. Written by the engine thread, read by the pager thread."""
+
+    def __init__(self) -> None:
+        self.is_entering = False
+        self._leases: tuple[Lease, ...] = ()
+
+    def add(self, lease: Lease) -> None:
+        self._leases = (*self._leases, lease)
+
+    def remove(self, lease: Lease) -> None:
+        self._leases = tuple(each for each in self._leases if each is not lease)
+
+    def may_reuse(self, slot: int) -> bool:
+        """Whether nobody can read the slot any more. Ask only after a ready set without it was published."""
+        return not self.is_entering and not self.is_leased(slot)
+
+    def is_leased(self, slot: int) -> bool:
+        return any(block.slot == slot for lease in self._leases for block in lease.blocks)

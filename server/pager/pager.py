@@ -1,0 +1,208 @@
+"""The pager's face: the only file that knows both what decides and what moves. It connects them and answers callers.
+
+`commit`, `recall`, `recall_exact` and a lease's `release` belong to the engine thread; `open_world`, `close_world` and
+`close` block and belong to the application; the rest may be called from any thread. `recall` never waits.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from models.base import FreshBlock, KVSpec
+from server.pager.blocks import Block, BlockKey
+from server.pager.budgets import Budgets, slot_counts
+from server.pager.codec import Codec
+from server.pager.decide.place import Plan
+from server.pager.errors import BlockStateError, WorldFault
+from server.pager.header import block_fingerprint
+from server.pager.inbox import Answer, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Stop
+from server.pager.keeper import Keeper
+from server.pager.layout import SlotLayout
+from server.pager.lease import Lease, LeasedBlock, Pins
+from server.pager.move.arena import Arena
+from server.pager.move.disk import DiskIO, RealDisk
+from server.pager.move.inline import InlineDevice
+from server.pager.move.recover import OpenSlab, SlabOpener
+from server.pager.move.slab import Slab
+from server.pager.move.workers import Workers
+from server.pager.moves import MoveDone, MoveNote
+from server.pager.recall_buffer import RecallBuffer
+from server.pager.recaller import Recaller
+from server.pager.table import Table
+from server.pager.traffic import Traffic
+from shared.tiers import PagerStats, Tier, TierUsage
+
+CPU = torch.device("cpu")
+DRAIN_S = 5.0  # how long closing a world waits for its writes
+
+
+class Pager:
+    """Keeps blocks in three tiers and lends the wanted ones to the engine. One per server."""
+
+    def __init__(
+        self,
+        spec: KVSpec,
+        fingerprint: str,
+        budgets: Budgets,
+        *,
+        max_recall: int,
+        device: torch.device = CPU,
+        disk: DiskIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        recall_dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        self.layout = SlotLayout(spec)
+        self._codec = Codec(self.layout)
+        self._buffer_args = (max_recall, recall_dtype, device)
+        gpu_slots, dram_slots = slot_counts(self.layout, budgets, max_recall, recall_dtype)
+        self._dram = Arena(self.layout, dram_slots)
+        self._gpu = Arena(self.layout, gpu_slots)
+        marks = block_fingerprint(fingerprint, self.layout)
+        self._opener = SlabOpener(RealDisk() if disk is None else disk, self.layout, marks, budgets.nvme_bytes)
+        self._slabs: dict[str, Slab] = {}
+        self._open: dict[str, OpenSlab] = {}
+        self._is_closed = False
+        self._table = Table(self._gpu.num_slots, self._dram.num_slots)
+        inline = InlineDevice(self.layout, self._codec, self._dram, self._gpu)
+        self._movers = Workers(self.layout, marks, self._dram, inline, self._slabs, self._give)
+        pins = Pins()
+        traffic = Traffic(self._table, self._movers, pins, self._lend, self._note_move)
+        self._keeper = Keeper(self._table, traffic, pins, self.layout.slot_bytes, max_recall, clock)
+        self._put = self._keeper.inbox.put
+        self._recaller = Recaller(self._keeper, pins)
+        for arena in (self._gpu, self._dram):
+            if arena.note is not None:
+                traffic.note(arena.note)
+        self._thread = threading.Thread(target=self._keeper.run, name="pager", daemon=True)
+        self._thread.start()
+
+    # The application's side
+
+    def open_world(self, world: str, folder: Path) -> frozenset[int]:
+        """Open or make the world's slab; returns the ids of its durable blocks. Raises WorldFault in words."""
+        if world in self._open:
+            raise WorldFault(f"{world} is open already")
+        opened = self._opener.open(folder)
+        self._open[world] = opened
+        self._slabs[world] = opened.slab
+        answer = Answer()
+        self._put(Opened(world, opened.num_slots, opened.held, opened.first_generation, opened.notes, answer))
+        answer.ready.wait()
+        return frozenset(held.block for held in opened.held.values())
+
+    def close_world(self, world: str, drain_s: float = DRAIN_S) -> None:
+        """Wait a bounded time for its writes, then let go of it. Its leases must have been released."""
+        opened = self._open.get(world)
+        if opened is None:
+            return
+        self._flush(world, drain_s)
+        answer = Answer()
+        self._put(Closing(world, answer))
+        del self._open[world]
+        if answer.ready.wait(drain_s):  # otherwise a mover is stuck in the disk: its file must stay open
+            del self._slabs[world]
+            opened.slab.close()
+            self._opener.disk.close(opened.lock_fd)
+
+    def close(self) -> None:
+        """Close every world and end every thread. May be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for world in list(self._open):
+            self.close_world(world)
+        self._movers.stop()
+        self._put(Stop())
+        self._thread.join(DRAIN_S)
+
+    # The engine's side
+
+    def commit(self, key: BlockKey, fresh: FreshBlock) -> None:
+        """Take a block over: encoded once in the background, then a DRAM copy, then an NVME copy. Never waits."""
+        if tuple(fresh.kv.shape) != self.layout.spec.shape or fresh.kv.dtype is not torch.bfloat16:
+            raise ValueError(f"{key}: K,V are {tuple(fresh.kv.shape)} {fresh.kv.dtype}, not {self.layout.spec.shape}")
+        if key.world not in self._open:
+            raise BlockStateError(f"{key} was committed to a world that is not open")
+        if key in self._table.blocks:
+            raise BlockStateError(f"{key} was committed twice")
+        self._put(Commit(key, fresh, None))
+
+    def recall(self, head: str, wanted: Sequence[BlockKey]) -> Lease:
+        """All of `wanted` when it is ready, else the head's newest set that is complete (stale). Never waits."""
+        return self._recaller.recall(head, tuple(wanted))
+
+    def recall_exact(self, head: str, wanted: Sequence[BlockKey], timeout_s: float | None = None) -> Lease:
+        """Wait for all of `wanted`. What cannot come, or has not come in time, is named in the lease's `missing`."""
+        return self._recaller.recall_exact(head, tuple(wanted), timeout_s)
+
+    def recall_buffer(self) -> RecallBuffer:
+        """The decoded recall buffer that the GPU budget has room for: one, for the engine."""
+        max_recall, dtype, device = self._buffer_args
+        return RecallBuffer(self.layout, max_recall, dtype, device)
+
+    # Any thread
+
+    def foresee(self, head: str, plan: Plan) -> None:
+        """A head's newest plan, in place of its last: (deadline_s on the pager's clock, keys in order of worth)."""
+        self._recaller.record(head).worlds.update(key.world for _, keys in plan for key in keys)
+        self._put(Foresee(head, tuple((deadline_s, tuple(keys)) for deadline_s, keys in plan)))
+
+    def forget(self, keys: Iterable[BlockKey]) -> None:
+        """Drop blocks from all tiers, durably."""
+        self._put(Forget(tuple(keys)))
+
+    def leave(self, head: str) -> None:
+        """The head is gone: nothing is kept for it any more."""
+        self._recaller.leave(head)
+        self._put(Leave(head))
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until every committed block is durable, lost or forgotten; False when that did not come about."""
+        return self._flush(None, timeout_s)
+
+    def is_durable(self, key: BlockKey) -> bool:
+        """Whether the block would survive a power cut now."""
+        block = self._table.blocks.get(key)
+        return block is not None and Tier.NVME in block.tiers
+
+    def tiers_of(self, keys: Iterable[BlockKey]) -> list[frozenset[Tier]]:
+        """Which tiers hold each block now; none when it is unknown, lost, forgotten, or not encoded yet."""
+        blocks = (self._table.blocks.get(key) for key in keys)
+        return [frozenset() if block is None else block.tiers for block in blocks]
+
+    def take_moves(self, head: str) -> list[MoveNote]:
+        """Moves in the head's worlds since it last asked, oldest first; at most the newest 512."""
+        moves = self._recaller.record(head).moves
+        return [moves.popleft() for _ in range(len(moves))]
+
+    def usage(self) -> tuple[TierUsage, ...]:
+        """Each tier's fill, of all worlds together."""
+        return self._keeper.snapshot.usage
+
+    def stats(self, head: str) -> PagerStats:
+        """Totals since the head was first heard of."""
+        return self._recaller.stats(head, is_direct=all(slab.is_direct for slab in list(self._slabs.values())))
+
+    # Connections
+
+    def _flush(self, world: str | None, timeout_s: float) -> bool:
+        answer = Answer()
+        self._put(Flush(world, answer))
+        return answer.ready.wait(timeout_s) and answer.is_good
+
+    def _give(self, done: MoveDone) -> None:
+        self._put(done)
+
+    def _lend(self, block: Block) -> LeasedBlock:
+        """Views of a block's GPU slot, made once when it arrives. Pager thread."""
+        slot = block.slots[Tier.GPU]
+        packed = self._gpu.tensor(slot)[: self.layout.moved_bytes]
+        return LeasedBlock(block.key, block.serial, slot, packed, self._codec.side_of(packed))
+
+    def _note_move(self, note: MoveNote) -> None:
+        for record in self._recaller.records():
+            if note.key.world in record.worlds:
+                record.moves.append(note)

@@ -1,0 +1,135 @@
+"""Recalls: the engine thread's side of the pager. It reads what is published, and never touches a block's bytes.
+
+`recall` takes no lock and waits for nothing. `recall_exact` waits on the pager thread's publications.
+"""
+
+import resource
+import time
+
+from server.pager.blocks import BlockKey
+from server.pager.heads import HeadRecord
+from server.pager.inbox import Ask, Released
+from server.pager.keeper import Keeper
+from server.pager.lease import Lease, Pins, ReadySet
+from shared.tiers import PagerStats
+
+ASK_AGAIN_S = 1.0  # how often a waiting recall reminds the pager thread, so that its wish does not age
+
+
+class Recaller:
+    """Gives leases to one engine thread and keeps each head's record. A lease is named in `pins` before it is used."""
+
+    def __init__(self, keeper: Keeper, pins: Pins) -> None:
+        self._keeper = keeper
+        self._pins = pins
+        self._records: dict[str, HeadRecord] = {}
+        self._serial = 0
+
+    def record(self, head: str) -> HeadRecord:
+        """The head's record, made when it is first heard of. Any thread."""
+        found = self._records.get(head)
+        return found or self._records.setdefault(head, HeadRecord(base=self._keeper.snapshot.counters))
+
+    def records(self) -> list[HeadRecord]:
+        return list(self._records.values())
+
+    def leave(self, head: str) -> None:
+        self._records.pop(head, None)
+
+    def recall(self, head: str, wanted: tuple[BlockKey, ...]) -> Lease:
+        meter = _Meter()
+        record = self.record(head)
+        self._pins.is_entering = True
+        ready = self._keeper.ready
+        lease = self._lease(head, wanted, record.choose(wanted, ready), ready)
+        self._pins.is_entering = False
+        self._serial += 1
+        self._keeper.inbox.put(Ask(head, wanted, lease.keys, self._serial))
+        return self._counted(head, wanted, lease, ready, meter)
+
+    def recall_exact(self, head: str, wanted: tuple[BlockKey, ...], timeout_s: float | None) -> Lease:
+        meter = _Meter()
+        self._serial += 1
+        until_s = None if timeout_s is None else meter.begin_s + timeout_s
+        self._keeper.inbox.put(Ask(head, wanted, None, self._serial))
+        while True:
+            self._keeper.published.clear()
+            self._pins.is_entering = True
+            ready = self._keeper.ready
+            left_s = ASK_AGAIN_S if until_s is None else min(ASK_AGAIN_S, until_s - time.perf_counter())
+            if left_s <= 0.0 or (ready.seen >= self._serial and ready.complete(wanted)):
+                lease = self._lease(head, wanted, wanted, ready)
+                self._pins.is_entering = False
+                break
+            self._pins.is_entering = False
+            if not self._keeper.published.wait(left_s):
+                self._keeper.inbox.put(Ask(head, wanted, None, self._serial))
+        self._keeper.inbox.put(Ask(head, wanted, lease.keys, self._serial))
+        return self._counted(head, wanted, lease, ready, meter)
+
+    def _lease(self, head: str, wanted: tuple[BlockKey, ...], keys: tuple[BlockKey, ...], ready: ReadySet) -> Lease:
+        blocks = tuple(block for key in keys if (block := ready.blocks.get(key)) is not None)
+        here = tuple(block.key for block in blocks)
+        lease = Lease(
+            here,
+            blocks,
+            self._release,
+            stale=here != wanted,
+            missing=tuple(key for key in keys if key not in ready.blocks),
+            hit_tiers=self.record(head).hit_tiers(head, here, ready),
+        )
+        self._pins.add(lease)
+        return lease
+
+    def _counted(
+        self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, meter: "_Meter"
+    ) -> Lease:
+        lease.wait_ms = meter.elapsed_ms()
+        self.record(head).count(head, wanted, lease, ready, was_descheduled=meter.was_descheduled())
+        return lease
+
+    def _release(self, lease: Lease) -> None:
+        self._pins.remove(lease)
+        self._keeper.inbox.put(Released())
+
+    def stats(self, head: str, *, is_direct: bool) -> PagerStats:
+        """What the HUD shows. Any thread; totals since the head appeared."""
+        record, snapshot = self.record(head), self._keeper.snapshot
+        now, base = snapshot.counters, record.base
+        return PagerStats(
+            tiers=snapshot.usage,
+            wanted=tuple(key.block for key in record.wanted),
+            recalled=tuple(key.block for key in record.recalled),
+            recalled_tiers=record.recalled_tiers,
+            stale=record.is_stale,
+            hits=(record.hits[0], record.hits[1], record.hits[2]),
+            chunks=record.chunks,
+            stale_chunks=record.stale_chunks,
+            lost=now.lost - base.lost,
+            forgotten=now.forgotten - base.forgotten,
+            missed=now.missed - base.missed + record.late,
+            fetched_bytes=now.fetched_bytes - base.fetched_bytes,
+            spilled_bytes=now.spilled_bytes - base.spilled_bytes,
+            disk_read_bytes=now.disk_read_bytes - base.disk_read_bytes,
+            disk_written_bytes=now.disk_written_bytes - base.disk_written_bytes,
+            queued_moves=snapshot.queued_moves,
+            stalls=record.stalls,
+            preempted=record.preempted,
+            longest_wait_ms=record.longest_wait_ms,
+            direct_io=is_direct,
+            notes=snapshot.notes,
+        )
+
+
+class _Meter:
+    """How long a call took, and whether its thread was only descheduled meanwhile."""
+
+    def __init__(self) -> None:
+        self.begin_s = time.perf_counter()
+        self._switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+
+    def elapsed_ms(self) -> float:
+        return (time.perf_counter() - self.begin_s) * 1e3
+
+    def was_descheduled(self) -> bool:
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw > self._switches
