@@ -16,6 +16,7 @@ from bench.drive import start
 from bench.report import command_line, write_report
 from client.routes import route
 from models.base import Pixels, WorldModel
+from server.pager.budgets import buffer_bytes
 from server.pager.layout import SlotLayout
 from server.pager.lease import Lease
 from server.pager.pager import Budgets
@@ -37,9 +38,9 @@ class Walked:
 
 def budgets_by_tier(model: WorldModel, num_blocks: int) -> dict[str, Budgets]:
     """Budgets that keep `num_blocks` blocks in one tier and as few as possible in the faster ones."""
-    slot_bytes = SlotLayout(model.kv_spec).slot_bytes
-    buffer_bytes = model.max_recall * model.kv_spec.kv_bytes // 2 * model.dtype.itemsize
-    least = 2 * model.max_recall * slot_bytes + buffer_bytes
+    layout = SlotLayout(model.kv_spec)
+    slot_bytes = layout.slot_bytes
+    least = 2 * model.max_recall * slot_bytes + buffer_bytes(layout, model.max_recall, model.dtype)
     plenty = (num_blocks + 8) * slot_bytes
     few = 4 * slot_bytes
     return {

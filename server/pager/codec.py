@@ -62,7 +62,7 @@ class Codec:
         self._layout = layout
 
     def encode(self, kv: torch.Tensor, slot: torch.Tensor) -> None:
-        """kv [L, 2, N, D] bfloat16 into the planes and scales of `slot`, uint8. Raises ValueError on wrong shapes."""
+        """K,V [L, 2, N, D] bfloat16 into the planes and scales of `slot`, uint8. Raises ValueError on wrong shapes."""
         layout = self._layout
         if tuple(kv.shape) != layout.spec.shape or kv.dtype is not torch.bfloat16:
             raise ValueError(f"a block of {layout.spec.shape} bfloat16 was expected, not {tuple(kv.shape)} {kv.dtype}")

@@ -9,7 +9,7 @@ class BudgetError(PagerError):
     """The operator's numbers cannot work. The text says which, what is needed, and what to do."""
 
 
-class WorldFault(PagerError):
+class WorldFault(PagerError):  # noqa: N818  # the word of design.md: the world's fault
     """A world's folder cannot be opened or used. The text says what happened and what to do."""
 
 

@@ -56,6 +56,7 @@ def seal(slot: memoryview, layout: SlotLayout, identity: Identity) -> None:
 
 
 def section_hash(slot: memoryview, offset: int, num_bytes: int) -> bytes:
+    """xxh3_128 of a stretch of a slot. Releases the GIL."""
     return xxhash.xxh3_128_digest(slot[offset : offset + num_bytes])
 
 

@@ -34,12 +34,12 @@ class HeadRecord:
 
     base: Counters  # the pager's counters when the head appeared
     moves: deque[MoveNote] = field(default_factory=lambda: deque[MoveNote](maxlen=NUM_NOTES))
-    worlds: set[str] = field(default_factory=lambda: set[str]())
+    worlds: set[str] = field(default_factory=set[str])
     remembered: deque[tuple[BlockKey, ...]] = field(
         default_factory=lambda: deque[tuple[BlockKey, ...]](maxlen=NUM_REMEMBERED)
     )
-    tiers: dict[BlockKey, Tier] = field(default_factory=lambda: dict[BlockKey, Tier]())  # hit tiers of the last recall
-    counted: set[BlockKey] = field(default_factory=lambda: set[BlockKey]())  # still wanted, and in `hits` already
+    tiers: dict[BlockKey, Tier] = field(default_factory=dict[BlockKey, Tier])  # hit tiers of the last recall
+    counted: set[BlockKey] = field(default_factory=set[BlockKey])  # still wanted, and in `hits` already
     hits: list[int] = field(default_factory=lambda: [0, 0, 0])
     chunks: int = 0
     stale_chunks: int = 0
@@ -94,13 +94,13 @@ class HeadRecord:
 
 @dataclass(slots=True)
 class HeadWants:
-    """One head as the pager thread sees it: its plan, its last ask, what it was given, and the hit tier of its wants."""
+    """One head as the pager thread sees it: plan, last ask, what it was given, and the hit tier of all it wants."""
 
     plan: Plan = ()
     asked: tuple[BlockKey, ...] = ()
     asked_s: float = -math.inf
     taken: tuple[BlockKey, ...] = ()
-    hits: dict[BlockKey, Tier] = field(default_factory=lambda: dict[BlockKey, Tier]())
+    hits: dict[BlockKey, Tier] = field(default_factory=dict[BlockKey, Tier])
 
     @property
     def keys(self) -> set[BlockKey]:

@@ -1,7 +1,7 @@
 """What other threads tell the pager thread, beside `MoveDone`. Values, taken in the order in which they were put."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Foresee:
-    """The newest plan of a head."""
+    """The newest plan of a head, to be worked out by the pager thread."""
 
     head: str
-    plan: Plan
+    work_out: Callable[[], Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
+    """These blocks are not needed any more."""
+
     keys: tuple[BlockKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
+    """A head is gone."""
+
     head: str
 
 
@@ -95,4 +99,4 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    pass
+    """The thread ends after what it has."""

@@ -8,20 +8,21 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from queue import SimpleQueue
 
 from server.pager.blocks import Block, BlockKey, Life
 from server.pager.decide.evict import least_worthy
-from server.pager.decide.place import Drop, place, useless, wants_of
-from server.pager.heads import Counters, HeadWants
+from server.pager.decide.place import Drop, Plan, place, useless, wants_of
+from server.pager.heads import HeadWants
 from server.pager.inbox import Ask, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Released, Stop
 from server.pager.lease import Pins, ReadySet
 from server.pager.moves import MoveDone, Route
+from server.pager.snapshot import Snapshot, usage_of
 from server.pager.table import Slots, Table, WorldShelf
 from server.pager.traffic import Traffic
 from server.pager.view import TableView
-from shared.tiers import Tier, TierUsage
+from shared.tiers import Tier
 
 LOG = logging.getLogger(__name__)
 MAX_WAITING = 3  # committed blocks that may wait for a DRAM slot before another is lost for one
@@ -30,16 +31,6 @@ WRITE_AHEAD_BYTES = 64 << 20  # handed to the writer at once, to be made durable
 MAX_WRITE_AHEAD = 16
 
 Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Leave | Opened | Closing | Flush | Stop
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What other threads may know of the table, as of one instant."""
-
-    usage: tuple[TierUsage, ...] = ()
-    counters: Counters = field(default_factory=Counters)
-    queued_moves: int = 0
-    notes: tuple[str, ...] = ()
 
 
 class Keeper:
@@ -67,6 +58,7 @@ class Keeper:
         self._waiting: deque[tuple[Block, Commit]] = deque()  # committed, not yet given to the codec
         self._flushes: list[Flush] = []
         self._closings: list[Closing] = []
+        self._foreseen: dict[str, Callable[[], Plan]] = {}  # newest of each head, not worked out yet
         self._seen = 0
         self._is_stopping = False
 
@@ -96,12 +88,17 @@ class Keeper:
                 self._want(head, replace(self._head(head), plan=plan))
             case Ask():
                 self._ask(message)
-            case Released():
-                pass
             case Forget(keys=keys):
                 self._forget(keys)
             case Leave(head=head):
                 self._heads.pop(head, None)
+            case _:
+                self._serve(message)
+
+    def _serve(self, message: Released | Opened | Closing | Flush | Stop) -> None:
+        match message:
+            case Released():
+                pass  # slots may be free: the decision that follows looks
             case Opened():
                 self._open(message)
             case Closing():
@@ -174,6 +171,9 @@ class Keeper:
     # What follows from it
 
     def _decide(self) -> None:
+        while self._foreseen:
+            head, work_out = self._foreseen.popitem()
+            self._want(head, replace(self._head(head), plan=work_out()))
         now_s = self._clock()
         plans = [head.plan_since(now_s - PLAN_LIFE_S) for head in self._heads.values()]
         self._view.wants = {want.key: want for want in wants_of(plans, now_s)}
@@ -270,7 +270,7 @@ class Keeper:
     def _answer(self) -> None:
         """Tell those who wait; then say what the tiers hold."""
         self.snapshot = Snapshot(
-            self._usage(),
+            usage_of(self._table, self._slot_bytes),
             replace(self._traffic.counters),
             len(self._traffic.moves) + len(self._waiting),
             tuple(self._traffic.notes),
@@ -291,15 +291,3 @@ class Keeper:
         busy = {key.world for key, route in self._traffic.moves if route in (Route.ENCODE, Route.WRITE)}
         busy |= {block.key.world for block, _ in self._waiting if block.is_alive}
         return any(name in busy or self._table.worlds[name].unsaved for name in names if name in self._table.worlds)
-
-    def _usage(self) -> tuple[TierUsage, ...]:
-        shelves = self._table.worlds.values()
-        counts = {
-            Tier.GPU: (len(self._table.order[Tier.GPU]), self._table.shared[Tier.GPU].num_slots),
-            Tier.DRAM: (len(self._table.order[Tier.DRAM]), self._table.shared[Tier.DRAM].num_slots),
-            Tier.NVME: (sum(len(shelf.order) for shelf in shelves), sum(shelf.slots.num_slots for shelf in shelves)),
-        }
-        return tuple(
-            TierUsage(tier, blocks, blocks * self._slot_bytes, slots * self._slot_bytes)
-            for tier, (blocks, slots) in counts.items()
-        )

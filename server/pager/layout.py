@@ -21,6 +21,7 @@ _SIDE_ALIGN_BYTES = 64
 
 
 def round_up(value: int, step: int) -> int:
+    """The least multiple of `step` that is not below `value`."""
     return -(-value // step) * step
 
 

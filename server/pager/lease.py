@@ -9,7 +9,7 @@ either named the slot by now or will never see it.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 
@@ -35,7 +35,7 @@ def _no_hits() -> Mapping[str, Mapping[BlockKey, Tier]]:
 class ReadySet:
     """All blocks on the GPU at one instant. Never changed after it is published."""
 
-    blocks: Mapping[BlockKey, LeasedBlock] = field(default_factory=lambda: dict[BlockKey, LeasedBlock]())
+    blocks: Mapping[BlockKey, LeasedBlock] = field(default_factory=dict[BlockKey, LeasedBlock])
     hits: Mapping[str, Mapping[BlockKey, Tier]] = field(default_factory=_no_hits)  # by head, of what it wants
     gone: frozenset[BlockKey] = frozenset()  # wanted by some head, and cannot come
     seen: int = 0  # the newest ask that this set takes into account
@@ -75,7 +75,7 @@ class Lease:
             self.is_released = True
             self._give_back(self)
 
-    def __enter__(self) -> "Lease":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

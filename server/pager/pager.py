@@ -145,10 +145,19 @@ class Pager:
 
     # Any thread
 
-    def foresee(self, head: str, plan: Plan) -> None:
-        """A head's newest plan, in place of its last: (deadline_s on the pager's clock, keys in order of worth)."""
-        self._recaller.record(head).worlds.update(key.world for _, keys in plan for key in keys)
-        self._put(Foresee(head, tuple((deadline_s, tuple(keys)) for deadline_s, keys in plan)))
+    def foresee(self, head: str, plan: Callable[[], Plan]) -> None:
+        """A head's newest plan, in place of its last: (deadline_s on the pager's clock, keys in order of worth).
+
+        The pager thread works it out, unless a newer one has come by then.
+        """
+        record = self._recaller.record(head)
+
+        def work_out() -> Plan:
+            worked_out = tuple((deadline_s, tuple(keys)) for deadline_s, keys in plan())
+            record.worlds.update(key.world for _, keys in worked_out for key in keys)
+            return worked_out
+
+        self._put(Foresee(head, work_out))
 
     def forget(self, keys: Iterable[BlockKey]) -> None:
         """Drop blocks from all tiers, durably."""

@@ -18,8 +18,8 @@ class Slots:
     """The free list of one tier (of one world, in NVME). A slot is free, taken or bad, and only one of them."""
 
     num_slots: int
-    free: list[int] = field(default_factory=lambda: list[int]())
-    bad: set[int] = field(default_factory=lambda: set[int]())
+    free: list[int] = field(default_factory=list[int])
+    bad: set[int] = field(default_factory=set[int])
 
     @classmethod
     def all_free(cls, num_slots: int) -> "Slots":
@@ -41,9 +41,9 @@ class WorldShelf:
 
     slots: Slots
     next_generation: int
-    order: dict[BlockKey, None] = field(default_factory=lambda: dict[BlockKey, None]())
-    unsaved: dict[BlockKey, None] = field(default_factory=lambda: dict[BlockKey, None]())  # to be written, oldest first
-    stuck: set[BlockKey] = field(default_factory=lambda: set[BlockKey]())  # could not be written, and never will be
+    order: dict[BlockKey, None] = field(default_factory=dict[BlockKey, None])
+    unsaved: dict[BlockKey, None] = field(default_factory=dict[BlockKey, None])  # to be written, oldest first
+    stuck: set[BlockKey] = field(default_factory=set[BlockKey])  # could not be written, and never will be
     is_closing: bool = False
 
 

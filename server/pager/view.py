@@ -37,7 +37,7 @@ class TableView:
         self.protected: set[BlockKey] = set()
 
     def protect(self, heads: Mapping[str, HeadWants], now_s: float) -> None:
-        """Each head's last recall stays on the GPU, the most recent first, while one more recall set fits beside them."""
+        """Each head's last recall stays on the GPU, the newest first, while one more recall set fits beside them."""
         room = self._table.shared[Tier.GPU].num_slots - self._max_recall
         self.protected = set()
         for head in sorted(heads.values(), key=lambda head: -head.asked_s):

@@ -7,6 +7,7 @@ from bench.drive import start
 from bench.identity import budgets_by_tier, differing_bytes, run
 from client.routes import route
 from models.plain import PlainModel, read_label
+from server.pager.budgets import buffer_bytes
 from server.pager.layout import SlotLayout
 from server.pager.pager import Budgets
 
@@ -24,8 +25,8 @@ def controls_of(model, seconds=SECONDS, name="out-and-back"):
 
 
 def small_budgets(model):
-    slot = SlotLayout(model.kv_spec).slot_bytes
-    buffer = model.max_recall * model.kv_spec.kv_bytes
+    layout = SlotLayout(model.kv_spec)
+    slot, buffer = layout.slot_bytes, buffer_bytes(layout, model.max_recall, model.dtype)
     return Budgets(2 * model.max_recall * slot + buffer + 2 * slot, 12 * slot, 400 * slot)
 
 
@@ -48,7 +49,9 @@ def test_every_frame_says_its_own_world_chunk_and_index(model, tmp_path):
         drive.walk(controls_of(model, 2.0))
     labels = [read_label(frame) for frame in drive.frames]
     assert {label["seed"] for label in labels} == {77}
-    assert [(label["chunk"], label["index"]) for label in labels] == [(1 + at // 2, at % 2) for at in range(len(labels))]
+    assert [(label["chunk"], label["index"]) for label in labels] == [
+        (1 + at // 2, at % 2) for at in range(len(labels))
+    ]
 
 
 def test_leaving_and_coming_back_continues_as_if_never_left(model, tmp_path):

@@ -81,7 +81,7 @@ class RealDisk:
         return path.exists()
 
     def rename(self, old: Path, new: Path) -> None:
-        os.replace(old, new)
+        old.replace(new)
 
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)

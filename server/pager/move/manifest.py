@@ -62,7 +62,7 @@ class Terms:
 class LogState:
     """What the log says: replaying its records gives this."""
 
-    held: dict[int, Held] = field(default_factory=lambda: dict[int, Held]())  # by slot
+    held: dict[int, Held] = field(default_factory=dict[int, Held])  # by slot
     opening: int = 0  # how often the world was opened
     is_tail_clean: bool = True  # False: something that is no record follows the last one
 
@@ -81,6 +81,7 @@ def region_bytes(num_slots: int) -> int:
 
 
 def pack_record(record: Record, salt: int, sequence: int) -> bytes:
+    """The record's 64 bytes at its place in its log."""
     body = _RECORD.pack(_RECORD_MAGIC, record.kind, record.slot, record.block, record.generation, sequence)
     return body + xxhash.xxh3_128_digest(body, seed=salt)
 
