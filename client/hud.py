@@ -1,0 +1,132 @@
+"""The memory HUD: off, compact or full, and where its panels lie. Main thread.
+
+Panels are drawn again a few times a second and kept; only the flights between the tiers are drawn on every pass.
+"""
+
+from enum import Enum
+
+import pygame
+
+from client import panels
+from client.flights import Flights, draw_flights
+from client.minimap import Minimap
+from client.readings import fill_share, ms_in_words, readings
+from client.theme import ACCENT, ALERT, DIM, INK, PANEL, PANEL_ALPHA, TROUGH, Type, slab
+from client.walk import Walk
+from shared.tiers import Tier
+
+COLUMN_PX = 304
+MARGIN_PX = 16
+_GAP_PX = 10
+_MAP_PX = 236
+_PANEL_S = 0.15  # between two drawings of the panels
+_MAP_S = 0.1
+
+
+class HudMode(Enum):
+    """How much the HUD shows; H goes round."""
+
+    FULL = "full"
+    COMPACT = "compact"
+    OFF = "off"
+
+    @property
+    def following(self) -> "HudMode":
+        """The next one on the way round."""
+        modes = list(HudMode)
+        return modes[(modes.index(self) + 1) % len(modes)]
+
+
+class Hud:
+    """Draws what the memory does over the picture. Keeps its panels; one instance per scale of the window."""
+
+    def __init__(self, type_: Type, mode: HudMode = HudMode.FULL) -> None:
+        self.mode = mode
+        self.type_ = type_
+        self._map = Minimap()
+        self._flights = Flights()
+        self._panels: list[tuple[pygame.Surface, tuple[int, int]]] = []
+        self._panels_s = -1.0
+        self._strips: dict[Tier, pygame.Rect] = {}
+        self._map_panel: pygame.Surface | None = None
+        self._map_s = -1.0
+
+    @property
+    def scale(self) -> float:
+        """The scale that this HUD was made for."""
+        return self.type_.scale
+
+    def moving_region(self, now_s: float) -> pygame.Rect | None:
+        """The part of the window that moves between two pictures: where flights are in the air."""
+        if self.mode is not HudMode.FULL or not self._strips or not self._flights.under_way(now_s):
+            return None
+        reach_px = self.type_.px(26)
+        return self._strips[Tier.GPU].union(self._strips[Tier.NVME]).inflate(2 * reach_px, 2 * reach_px)
+
+    def draw(self, target: pygame.Surface, walk: Walk, now_s: float) -> None:
+        """Draw the HUD in its mode; in every mode moves are used up, so that none pile up unseen."""
+        self._flights.feed(walk.atlas.moves, now_s)
+        if walk.welcome is None or self.mode is HudMode.OFF:
+            return
+        if self.mode is HudMode.COMPACT:
+            self._draw_compact(target, walk, now_s)
+        else:
+            self._draw_full(target, walk, now_s)
+
+    def _draw_full(self, target: pygame.Surface, walk: Walk, now_s: float) -> None:
+        type_ = self.type_
+        width_px, margin_px, gap_px = type_.px(COLUMN_PX), type_.px(MARGIN_PX), type_.px(_GAP_PX)
+        left_px = target.get_width() - width_px - margin_px
+        if now_s - self._map_s >= _MAP_S or self._map_panel is None:
+            self._map_panel, self._map_s = self._render_map(walk, width_px, now_s), now_s
+        memory_top_px = margin_px + self._map_panel.get_height() + gap_px
+        if now_s - self._panels_s >= _PANEL_S:
+            self._panels_s = now_s
+            memory = panels.memory(type_, width_px, walk.atlas)
+            lines = readings(walk.record, walk.atlas, walk.link.rtt_ms, now_s)
+            numbers = panels.numbers(type_, width_px, lines)
+            numbers_top_px = memory_top_px + memory.get_height() + gap_px
+            self._panels = [(memory, (left_px, memory_top_px)), (numbers, (left_px, numbers_top_px))]
+            self._strips = {
+                tier: panels.strip_rect(type_, tier, width_px).move(left_px, memory_top_px) for tier in Tier
+            }
+        target.blit(self._map_panel, (left_px, margin_px))
+        for panel, at in self._panels:
+            target.blit(panel, at)
+        draw_flights(target, type_, self._flights.under_way(now_s), self._strips, now_s)
+
+    def _render_map(self, walk: Walk, width_px: int, now_s: float) -> pygame.Surface:
+        """The map in its panel, with the number of blocks and what rings mean."""
+        type_, atlas = self.type_, walk.atlas
+        head_px, pad_px = type_.px(36), type_.px(8)
+        surface = panels.panel(type_, width_px, head_px + type_.px(_MAP_PX) + pad_px)
+        num_seeded = sum(place.seeded for place in atlas.places.values())
+        remark = f"● {len(atlas.places) - num_seeded} invented  ○ {num_seeded} seeded"
+        panels.heading(surface, type_, type_.px(12), "MAP", remark)
+        view = self._map.render(type_, width_px - 2 * pad_px, type_.px(_MAP_PX), atlas, now_s)
+        surface.blit(view, (pad_px, head_px))
+        return surface
+
+    def _draw_compact(self, target: pygame.Surface, walk: Walk, now_s: float) -> None:
+        """One line at the top left: frames a second, latency, how full the tiers are, stalls."""
+        type_, stats = self.type_, walk.atlas.stats
+        p50_ms, _ = walk.record.latency_lately_ms()
+        stalls = stats.stalls if stats else 0
+        left = type_.text(f"{walk.record.fps_lately(now_s):.1f} fps   {ms_in_words(p50_ms)} ms", 12, INK)
+        right = type_.text(f"{stalls} stalls", 12, ALERT if stalls else DIM)
+        pad_px, bar_px, height_px = type_.px(12), type_.px(58), type_.px(30)
+        width_px = left.get_width() + right.get_width() + 3 * (bar_px + pad_px) + 3 * pad_px
+        at_x, at_y = type_.px(MARGIN_PX), type_.px(MARGIN_PX)
+        target.blit(slab(width_px, height_px, type_.px(8), PANEL, PANEL_ALPHA, TROUGH), (at_x, at_y))
+        middle_px = at_y + height_px // 2
+        target.blit(left, left.get_rect(midleft=(at_x + pad_px, middle_px)))
+        x_px = at_x + left.get_width() + 2 * pad_px
+        for tier in Tier:
+            state = stats.tiers[tier] if stats and tier < len(stats.tiers) else None
+            bar = pygame.Rect(x_px, middle_px - type_.px(3), bar_px, type_.px(6))
+            target.blit(slab(bar.width, bar.height, type_.px(3), TROUGH, 255), bar)
+            fill_px = round(bar_px * fill_share(state.used_bytes, state.budget_bytes)) if state else 0
+            if fill_px >= bar.height:
+                target.blit(slab(fill_px, bar.height, type_.px(3), ACCENT[tier], 235), bar)
+            x_px += bar_px + pad_px
+        target.blit(right, right.get_rect(midleft=(x_px, middle_px)))

@@ -1,0 +1,121 @@
+"""What is written over the picture: cards in the middle, hints at the edges, the help. Main thread."""
+
+import math
+
+import pygame
+
+from client.status import Card
+from client.theme import ACCENT, BACKDROP, DIM, INK, PANEL, TROUGH, Colour, Type, slab
+from shared.tiers import Tier
+
+CAPTURE_HINT = "Click to look around · WASD to walk · F1 for help"
+RELEASE_HINT = "Esc lets the mouse go"
+_CARD_PX = 560
+_LINE_PX = 22
+
+HELP = (
+    ("W A S D", "walk (by position, on every keyboard layout)"),
+    ("mouse", "look around; click to capture it, Esc lets it go"),
+    ("arrow keys", "walk and turn without a mouse"),
+    ("H", "HUD: full, compact, off"),
+    ("P", "pause the world"),
+    ("F11", "full screen"),
+    ("F1", "this help"),
+)
+
+
+def draw_card(target: pygame.Surface, type_: Type, card: Card, now_s: float, *, is_busy: bool) -> None:
+    """A card in the middle over a dimmed picture; `is_busy` moves three dots behind the title."""
+    target.blit(_veil(target.get_size()), (0, 0))
+    width_px = min(type_.px(_CARD_PX), target.get_width() - type_.px(32))
+    pad_px, line_px = type_.px(28), type_.px(_LINE_PX)
+    lines = [part for line in card.lines if line for part in type_.wrap(line, 13.5, width_px - 2 * pad_px)]
+    bar_px = type_.px(26) if card.share is not None else 0
+    height_px = pad_px + type_.px(38) + line_px * len(lines) + bar_px + pad_px - type_.px(6)
+    place = pygame.Rect(0, 0, width_px, height_px)
+    place.center = target.get_rect().center
+    target.blit(slab(width_px, height_px, type_.px(14), PANEL, 236, TROUGH), place)
+    dots = "." * (int(now_s * 2.0) % 4) if is_busy else ""
+    target.blit(
+        type_.text(card.title + dots, 21, INK, bold=True), (place.left + pad_px, place.top + pad_px - type_.px(4))
+    )
+    top_px = place.top + pad_px + type_.px(36)
+    for line in lines:
+        target.blit(type_.text(line, 13.5, DIM), (place.left + pad_px, top_px))
+        top_px += line_px
+    if card.share is not None:
+        _draw_bar(
+            target,
+            type_,
+            pygame.Rect(place.left + pad_px, top_px + type_.px(10), width_px - 2 * pad_px, type_.px(8)),
+            card.share,
+            now_s,
+        )
+
+
+def _draw_bar(target: pygame.Surface, type_: Type, place: pygame.Rect, share: float, now_s: float) -> None:
+    """A bar that breathes, so that a slow stage does not look dead."""
+    target.blit(slab(place.width, place.height, place.height // 2, TROUGH, 255), place)
+    fill_px = max(place.height, round(place.width * share))
+    glow = round(205 + 50 * math.sin(now_s * 3.0))
+    target.blit(slab(fill_px, place.height, place.height // 2, ACCENT[Tier.GPU], glow // 10 * 10), place)
+
+
+def draw_hint(target: pygame.Surface, type_: Type, words: str, *, at_top: bool, colour: Colour = INK) -> None:
+    """A line on a small panel, in the middle of the upper or lower edge."""
+    text = type_.text(words, 13, colour)
+    width_px, height_px = text.get_width() + type_.px(32), type_.px(36)
+    place = pygame.Rect(0, 0, width_px, height_px)
+    place.centerx = target.get_width() // 2
+    place.top = type_.px(16) if at_top else target.get_height() - height_px - type_.px(22)
+    target.blit(slab(width_px, height_px, type_.px(10), PANEL, 222, TROUGH), place)
+    target.blit(text, text.get_rect(center=place.center))
+
+
+def draw_help(target: pygame.Surface, type_: Type) -> None:
+    """The keys, and how to read the HUD."""
+    target.blit(_veil(target.get_size()), (0, 0))
+    pad_px, line_px = type_.px(28), type_.px(24)
+    width_px = type_.px(640)
+    height_px = 2 * pad_px + type_.px(34) + line_px * (len(HELP) + 5)
+    place = pygame.Rect(0, 0, width_px, height_px)
+    place.center = target.get_rect().center
+    target.blit(slab(width_px, height_px, type_.px(14), PANEL, 240, TROUGH), place)
+    left_px, top_px = place.left + pad_px, place.top + pad_px
+    target.blit(type_.text("Walking", 18, INK, bold=True), (left_px, top_px - type_.px(4)))
+    top_px += type_.px(34)
+    for key, meaning in HELP:
+        target.blit(type_.text(key, 13, ACCENT[Tier.GPU], bold=True), (left_px, top_px))
+        target.blit(type_.text(meaning, 13, INK), (left_px + type_.px(118), top_px))
+        top_px += line_px
+    _draw_legend(target, type_, left_px, top_px + line_px // 2)
+
+
+def _draw_legend(target: pygame.Surface, type_: Type, left_px: int, top_px: int) -> None:
+    """What colours and signs mean."""
+    x_px = left_px
+    for tier, meaning in ((Tier.GPU, "at the model"), (Tier.DRAM, "in memory"), (Tier.NVME, "on disk")):
+        name, words = type_.text(tier.name, 13, ACCENT[tier], bold=True), type_.text(meaning, 13, DIM)
+        target.blit(name, (x_px, top_px))
+        target.blit(words, (x_px + name.get_width() + type_.px(8), top_px))
+        x_px += name.get_width() + words.get_width() + type_.px(30)
+    for index, words in enumerate((
+        "On the map: a dot is a block of memory, its line where it looked; a ring was",
+        "given at the start, a dot was invented. White: you, and where you will be.",
+        "Threads lead to the blocks that this picture was drawn with.",
+    )):  # fmt: skip
+        target.blit(type_.text(words, 12, DIM), (left_px, top_px + type_.px(24 + 20 * index)))
+
+
+_VEILS: dict[tuple[int, int], pygame.Surface] = {}
+
+
+def _veil(size: tuple[int, int]) -> pygame.Surface:
+    """A dark veil of the size of the window; only the last size is kept."""
+    if size not in _VEILS:
+        _VEILS.clear()
+        veil = pygame.Surface(size)
+        veil.fill(BACKDROP)
+        veil.set_alpha(150)
+        _VEILS[size] = veil
+    return _VEILS[size]

@@ -1,0 +1,119 @@
+"""Opening the socket and naming what went wrong with it. Used by the link and by exact walks, on their event loops."""
+
+from dataclasses import dataclass, field
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
+
+from client.status import refusal_kind
+from shared.protocol import MAX_SERVER_MESSAGE_BYTES, PROTOCOL_VERSION, Codec, Error, Hello, Mode, ProtocolError
+
+WIRE_ERRORS = (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, InvalidURI, ProtocolError)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Which server and which world the player asks for."""
+
+    url: str
+    world: str = ""
+    seed: int | None = None
+    mode: Mode = "live"
+    token: str = field(default="", repr=False)
+
+    @property
+    def codec(self) -> Codec:
+        """Exact walks compare pixels, so their frames come lossless."""
+        return "png" if self.mode == "exact" else "jpeg"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a connection ended. A refusal is not tried again by itself."""
+
+    text: str
+    code: str = ""
+    is_refusal: bool = False
+
+
+class Refused(Exception):
+    """The server sent a fatal error."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.text)
+        self.error = error
+
+
+def open_socket(visit: Visit) -> connect:
+    """A connection in the making, with the settings of docs/protocol.md; `async with` opens and closes it."""
+    return connect(
+        visit.url,
+        compression=None,
+        proxy=None,
+        max_size=MAX_SERVER_MESSAGE_BYTES,
+        max_queue=2,
+        ping_interval=5,
+        ping_timeout=10,
+        open_timeout=5,
+        close_timeout=1,
+        additional_headers={"Authorization": f"Bearer {visit.token}"} if visit.token else None,
+    )
+
+
+async def receive(socket: ClientConnection) -> bytes:
+    """The next message. Raises ProtocolError for a text message."""
+    data = await socket.recv()
+    if isinstance(data, str):
+        raise ProtocolError("malformed", "a text message; the server speaks binary messages only")
+    return data
+
+
+def hello(visit: Visit, resume: str, world: str) -> Hello:
+    """The first message: a return to a session that was lost, or a new visit."""
+    return Hello(
+        version=PROTOCOL_VERSION,
+        world=world or visit.world,
+        seed=None if world else visit.seed,
+        mode=visit.mode,
+        codec=visit.codec,
+        resume=resume,
+    )
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    """What a failure means to the player."""
+    if isinstance(error, Refused):
+        return Trouble(error.error.text, error.error.code, is_refusal=True)
+    if isinstance(error, ProtocolError):
+        return Trouble(f"The server sent something that this client cannot read: {error.text}", error.code)
+    if isinstance(error, InvalidStatus):
+        return _of_http(error.response.status_code)
+    if isinstance(error, InvalidMessage | InvalidURI):
+        return Trouble(str(error), "address", is_refusal=True)
+    if isinstance(error, ConnectionClosed):
+        return _of_close(error)
+    if isinstance(error, TimeoutError):
+        return Trouble("It did not answer within 5 seconds.")
+    if isinstance(error, ConnectionRefusedError):
+        return Trouble("Nothing listens there.")
+    return Trouble(f"{error}".rstrip(".") + ".")
+
+
+def _of_http(status: int) -> Trouble:
+    if status in (401, 403):
+        return Trouble("", "token", is_refusal=True)
+    if status == 400:
+        return Trouble("", "host", is_refusal=True)
+    if status in (429, 502, 503, 504):
+        return Trouble(f"The server is not ready (HTTP {status}).")
+    return Trouble(f"HTTP {status}", "address", is_refusal=True)
+
+
+def _of_close(error: ConnectionClosed) -> Trouble:
+    if error.rcvd is None:
+        return Trouble("The connection broke.")
+    reason = error.rcvd.reason
+    if refusal_kind(reason) and error.rcvd.code == 1008:
+        return Trouble(reason, reason, is_refusal=True)
+    text = {1001: "The server went away.", 1012: "The server restarts.", 1013: "The server asks to try again later."}
+    return Trouble(text.get(error.rcvd.code, reason or f"The server closed the connection ({error.rcvd.code})."))
