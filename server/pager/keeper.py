@@ -9,11 +9,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 
 from server.pager.blocks import Block, BlockKey, Life
 from server.pager.decide.evict import least_worthy
-from server.pager.decide.place import Drop, Plan, place, useless, wants_of
+from server.pager.decide.place import Drop, place, useless, wants_of
 from server.pager.heads import HeadWants
 from server.pager.inbox import Ask, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Released, Stop
 from server.pager.lease import Pins, ReadySet
@@ -55,10 +56,10 @@ class Keeper:
         self._slot_bytes = slot_bytes
         self._clock = clock
         self._heads: dict[str, HeadWants] = {}
+        self._foreseen: dict[str, Foresee] = {}  # the newest plan of each head, not worked out yet
         self._waiting: deque[tuple[Block, Commit]] = deque()  # committed, not yet given to the codec
         self._flushes: list[Flush] = []
         self._closings: list[Closing] = []
-        self._foreseen: dict[str, Callable[[], Plan]] = {}  # newest of each head, not worked out yet
         self._seen = 0
         self._is_stopping = False
 
@@ -67,16 +68,18 @@ class Keeper:
             self._take(self.inbox.get())
             while not self.inbox.empty():
                 self._take(self.inbox.get())
-            try:
-                self._decide()
-            except Exception:  # the top of the thread: one wrong decision must not end the paging of all worlds
-                LOG.exception("pager decision failed")
+            for foresee in [self._foreseen.pop(head) for head in list(self._foreseen)]:
+                self._try("plan", partial(self._plan, foresee))
+            self._try("decision", self._decide)
 
     def _take(self, message: Message) -> None:
+        self._try(type(message).__name__, partial(self._handle, message))
+
+    def _try(self, what: str, work: Callable[[], None]) -> None:
         try:
-            self._handle(message)
-        except Exception:  # the top of the thread, likewise: the fault is in the log, the walk goes on
-            LOG.exception("pager message failed message=%s", type(message).__name__)
+            work()
+        except Exception:  # the top of the thread: one fault of ours must not end the paging of all worlds
+            LOG.exception("pager fault in=%s", what)
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -84,14 +87,15 @@ class Keeper:
                 self._traffic.done(message)
             case Commit():
                 self._commit(message)
-            case Foresee(head=head, plan=plan):
-                self._want(head, replace(self._head(head), plan=plan))
+            case Foresee():
+                self._foreseen[message.head] = message
             case Ask():
                 self._ask(message)
             case Forget(keys=keys):
                 self._forget(keys)
             case Leave(head=head):
                 self._heads.pop(head, None)
+                self._foreseen.pop(head, None)
             case _:
                 self._serve(message)
 
@@ -112,6 +116,9 @@ class Keeper:
 
     def _head(self, head: str) -> HeadWants:
         return self._heads.get(head) or HeadWants()
+
+    def _plan(self, foresee: Foresee) -> None:
+        self._want(foresee.head, replace(self._head(foresee.head), plan=foresee.work_out()))
 
     def _commit(self, commit: Commit) -> None:
         shelf = self._table.worlds[commit.key.world]
