@@ -178,9 +178,6 @@ class Keeper:
     # What follows from it
 
     def _decide(self) -> None:
-        while self._foreseen:
-            head, work_out = self._foreseen.popitem()
-            self._want(head, replace(self._head(head), plan=work_out()))
         now_s = self._clock()
         plans = [head.plan_since(now_s - PLAN_LIFE_S) for head in self._heads.values()]
         self._view.wants = {want.key: want for want in wants_of(plans, now_s)}
