@@ -24,7 +24,7 @@ BUDGETS: dict[str, dict[str, str]] = {
 }
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT]?)(I?)B)?", re.IGNORECASE)
+_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT]?)(I?)B)?", re.IGNORECASE | re.ASCII)
 
 
 class SettingsError(Exception):

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,6 +11,7 @@ from server.access import Rules
 from server.app import create_app, listen, make_server
 from server.config import load_settings
 from tests.e2e.tiny_engine import TinyEngine
+from tests.e2e.wire_client import close_all
 
 TOKEN = "a-token-of-some-length"
 
@@ -50,8 +51,29 @@ def run_server(rules: Rules) -> Running:
 
 
 @pytest.fixture
+async def no_socket_left_open() -> AsyncIterator[None]:
+    yield
+    await close_all()
+
+
+@pytest.fixture
 def server() -> Iterator[Running]:
     running = run_server(Rules())
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[Running]:
+    """For tests that leave the engine as it is."""
+    running = run_server(Rules())
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_token_server() -> Iterator[Running]:
+    running = run_server(Rules(token=TOKEN))
     yield running
     running.stop()
 

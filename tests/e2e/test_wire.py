@@ -1,21 +1,279 @@
-"""The shell over real sockets: what a client sees of frames, credit, limits and the end."""
+"""The shell over real sockets: frames, credit, the dead man's switch, and the end of a connection."""
 
+import asyncio
+import contextlib
 import itertools
 import time
+from collections.abc import Callable
 
+import pytest
+import websockets
+
+from server.connection import DEAD_MAN_S, HELLO_TIMEOUT_S
+from shared.protocol import PROTOCOL_VERSION, ExactStep, Goodbye, Hello, Pause, Ping, pack
 from tests.e2e.conftest import Running
-from tests.e2e.tiny_engine import FPS, decode_numbers
-from tests.e2e.wire_client import WireClient, pixels_of
+from tests.e2e.tiny_engine import FPS, FRAMES_PER_CHUNK, TinySession, decode_numbers
+from tests.e2e.wire_client import WireClient, connect, pixels_of
+
+pytestmark = pytest.mark.usefixtures("no_socket_left_open")
+FRAME_S = 1.0 / FPS
+
+
+async def until(is_so: Callable[[], object], timeout_s: float = 5.0) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110 - the tiny engine's thread makes it true, and knows no events of this loop
+            await asyncio.sleep(0.005)
+
+
+def p95(values: list[float]) -> float:
+    return sorted(values)[len(values) * 95 // 100]
+
+
+async def walk(client: WireClient, num_frames: int) -> tuple[list[int], list[float]]:
+    """(frame ids, gaps_s) of a client that reads and acknowledges at once."""
+    ids, times_s = [], []
+    for _ in range(num_frames):
+        ids.append((await client.next_frame(keys=1)).id)
+        times_s.append(time.monotonic())
+    return ids, [b - a for a, b in itertools.pairwise(times_s)]
+
+
+# ---- frames ----
 
 
 async def test_a_fast_client_gets_every_frame_in_order_and_on_time(server: Running) -> None:
     client = await WireClient.enter(server.url, world="fast")
-    frames, times_s = [], []
-    for _ in range(40):
-        frames.append(await client.next_frame())
-        times_s.append(time.monotonic())
-    assert [frame.id for frame in frames] == list(range(40))
-    assert [decode_numbers(pixels_of(frame))[1] for frame in frames] == list(range(40))
-    gaps_s = sorted(b - a for a, b in itertools.pairwise(times_s))
-    assert gaps_s[len(gaps_s) * 95 // 100] <= 1.5 / FPS
-    await client.close()
+    ids, gaps_s = await walk(client, 40)
+    assert ids == list(range(40))
+    assert p95(gaps_s) <= 1.5 * FRAME_S
+    assert abs(sum(gaps_s) - 39 * FRAME_S) < 4 * FRAME_S  # model time passes as real time does
+
+
+async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(server: Running) -> None:
+    one = await WireClient.enter(server.url, world="one")
+    two = await WireClient.enter(server.url, world="two")
+    for _ in range(2 * FRAMES_PER_CHUNK):
+        for client in (one, two):
+            frame = await client.next_frame(keys=1)
+            session, number, seq = decode_numbers(pixels_of(frame))
+            assert str(session) == client.welcome.session
+            assert number == frame.id
+            assert seq == max(frame.input_seq, 0)
+    assert frame.input_seq > 0
+    assert 0.0 < frame.held_ms < 2_000.0
+
+
+async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(server: Running) -> None:
+    other = await WireClient.enter(server.url, world="other")
+    _, gaps_before_s = await walk(other, 20)
+    stopped = await WireClient.enter(server.url, world="stopped")
+    await walk(stopped, 3)
+    session = server.engine.worlds["stopped"]
+    await until(lambda: session.why == "reader")
+    made = session.num_frames
+    _, gaps_s = await walk(other, 40)  # two seconds, in which nobody reads the other socket
+    assert session.num_frames == made
+    assert p95(gaps_s) <= max(1.5 * FRAME_S, p95(gaps_before_s))
+    first = await first_after_return(stopped)
+    assert made - 1 - first <= 4
+    ids, _ = await walk(stopped, 10)
+    assert ids == sorted(ids)
+    assert session.why == ""
+    assert session.num_frames > made
+
+
+async def first_after_return(client: WireClient) -> int:
+    """Read on, and give the id of the first frame that was not already in the socket."""
+    in_flight = client.welcome.credit
+    for _ in range(in_flight):
+        client.ack = (await client.next()).id
+    await client.send_input()
+    return (await client.next_frame()).id
+
+
+async def test_a_client_that_never_acknowledges_gets_its_credit_and_no_more(server: Running) -> None:
+    client = await WireClient.enter(server.url, world="silent")
+    for _ in range(client.welcome.credit):
+        await client.next()
+    with pytest.raises(TimeoutError):
+        await client.next(timeout_s=5 * FRAME_S)
+    await client.send_input(ack=2**52)  # a lie gives back what is in flight, and no more
+    for _ in range(client.welcome.credit):
+        await client.next()
+    with pytest.raises(TimeoutError):
+        await client.next(timeout_s=5 * FRAME_S)
+
+
+async def test_a_slow_client_gets_fewer_frames_and_never_older_ones(server: Running) -> None:
+    client = await WireClient.enter(server.url, world="slow")
+    session, ids, ages = server.engine.worlds["slow"], [], []
+    for _ in range(15):
+        frame = await client.next()
+        await asyncio.sleep(3 * FRAME_S)  # this client decodes slowly
+        client.ack = frame.id
+        await client.send_input()
+        ids.append(frame.id)
+        ages.append(session.num_frames - frame.id)
+    assert ids == sorted(set(ids))
+    assert max(b - a for a, b in itertools.pairwise(ids)) > 1
+    assert max(ages) <= 2 * FRAMES_PER_CHUNK + 2
+
+
+async def test_a_viewer_that_stops_reading_does_not_hold_the_driver_up(server: Running) -> None:
+    driver = await WireClient.enter(server.url, world="seen")
+    viewer = await WireClient.enter(server.url, world="seen", role="viewer")
+    _, gaps_s = await walk(driver, 40)
+    assert p95(gaps_s) <= 1.5 * FRAME_S
+    assert server.engine.worlds["seen"].num_frames - 1 - await first_after_return(viewer) <= FRAMES_PER_CHUNK + 4
+
+
+async def test_exact_mode_sends_every_frame_and_then_says_done(server: Running) -> None:
+    client = await WireClient.enter(server.url, world="exact", mode="exact")
+    controls = [(1, 0.0, 0.0)] * (5 * FRAMES_PER_CHUNK)
+    await client.socket.send(pack(ExactStep(seq=7, controls=controls)))
+    for number in range(len(controls)):
+        assert (await client.next_frame()).id == number
+    assert (await client.next("done")).seq == 7
+
+
+# ---- steering ----
+
+
+async def test_an_input_reaches_its_session_at_once(server: Running) -> None:
+    client = await WireClient.enter(server.url, world="w")
+    await client.send_input(keys=5, mouse_x=-3.5)
+    session = server.engine.worlds["w"]
+    await until(lambda: session.inputs)
+    assert (session.inputs[-1].keys, session.inputs[-1].mouse_x) == (5, -3.5)
+
+
+async def test_keys_are_released_once_when_the_driver_falls_silent(server: Running) -> None:
+    client = await WireClient.enter(server.url, world="dead-man")
+    session = server.engine.worlds["dead-man"]
+    for _ in range(6):
+        await client.send_input(keys=1)
+        await asyncio.sleep(DEAD_MAN_S / 3)
+    assert session.releases_s == []
+    sent_s = time.monotonic()
+    await until(lambda: session.releases_s)
+    assert session.releases_s[0] - sent_s < DEAD_MAN_S * 1.5
+    await asyncio.sleep(2 * DEAD_MAN_S)
+    assert len(session.releases_s) == 1
+    await client.send_input(keys=1)
+    await until(lambda: len(session.releases_s) == 2)
+
+
+async def test_a_viewer_cannot_steer_and_is_told_so_once_a_second(server: Running) -> None:
+    await WireClient.enter(server.url, world="seen")
+    viewer = await WireClient.enter(server.url, world="seen", role="viewer")
+    session = server.engine.worlds["seen"]
+    for _ in range(5):
+        await viewer.send_input(keys=1)
+    await viewer.socket.send(pack(Pause(on=True)))
+    await viewer.socket.send(pack(ExactStep(seq=1, controls=[(1, 0.0, 0.0)] * FRAMES_PER_CHUNK)))
+    error = await viewer.next("error")
+    assert (error.code, error.fatal) == ("viewer_cannot_steer", False)
+    with pytest.raises(TimeoutError):
+        await viewer.next("error", timeout_s=0.3)
+    assert (session.inputs, session.is_paused, session.orders) == ([], False, [])
+
+
+async def test_the_driver_pauses_and_goes_on(server: Running) -> None:
+    client = await WireClient.enter(server.url, world="w")
+    await walk(client, 3)
+    await client.socket.send(pack(Pause(on=True)))
+    assert (await client.next("paused")).why == "player"
+    await client.socket.send(pack(Pause(on=False)))
+    assert (await client.next("paused")).why == ""
+
+
+async def test_a_ping_comes_back(server: Running) -> None:
+    client = await WireClient.enter(server.url)
+    await client.socket.send(pack(Ping(t_ms=12.5)))
+    assert (await client.next("pong")).t_ms == 12.5
+
+
+# ---- coming and going ----
+
+
+async def test_a_client_that_comes_early_is_told_what_is_loading(server: Running) -> None:
+    server.engine.is_ready = False
+    socket = await connect(server.url)
+    client = WireClient(socket, None)
+    await socket.send(pack(Hello(version=PROTOCOL_VERSION)))
+    assert (await client.next("loading")).stage == "weights"
+    await socket.send(pack(Ping(t_ms=1.0)))
+    await client.next("pong")
+    server.engine.is_ready = True
+    assert (await client.next("welcome")).model == "tiny"
+
+
+async def test_a_client_is_told_when_the_model_will_never_load(server: Running) -> None:
+    server.engine.is_ready, server.engine.failure = False, "no such weights: /secret/path"
+    socket = await connect(server.url)
+    await socket.send(pack(Hello(version=PROTOCOL_VERSION)))
+    error = await WireClient(socket, None).next("error")
+    assert error.code == "not_ready"
+    assert "/secret" not in error.text
+
+
+async def test_a_refusal_comes_with_its_code_and_closes(server: Running) -> None:
+    await WireClient.enter(server.url, world="w")
+    for world, code, close_code in [("w", "world_in_use", 4409), ("broken", "bad_world", 4404)]:
+        socket = await connect(server.url)
+        await socket.send(pack(Hello(version=PROTOCOL_VERSION, world=world)))
+        error = await WireClient(socket, None).next("error")
+        assert (error.code, error.fatal) == (code, True)
+        with pytest.raises(websockets.ConnectionClosed):
+            await socket.recv()
+        assert (socket.close_code, socket.close_reason) == (close_code, code)
+
+
+async def test_goodbye_leaves_for_good_and_a_lost_connection_does_not(server: Running) -> None:
+    polite = await WireClient.enter(server.url, world="polite")
+    await polite.socket.send(pack(Goodbye()))
+    with contextlib.suppress(websockets.ConnectionClosed):
+        while True:
+            await polite.socket.recv()
+    assert polite.socket.close_code == 1000
+    assert server.engine.worlds["polite"].left_for_good
+    lost = await WireClient.enter(server.url, world="lost")
+    lost.socket.transport.abort()
+    session = server.engine.worlds["lost"]
+    await until(lambda: not session.seats)
+    assert not session.left_for_good
+
+
+async def test_who_leaves_while_the_world_is_opened_keeps_no_seat(server: Running) -> None:
+    server.engine.open_takes_s = 0.3
+    socket = await connect(server.url)
+    await socket.send(pack(Hello(version=PROTOCOL_VERSION, world="hurry")))
+    await asyncio.sleep(0.1)
+    socket.transport.abort()
+    sessions: dict[str, TinySession] = server.engine.worlds
+    await until(lambda: "hurry" in sessions)
+    await until(lambda: not sessions["hurry"].seats)
+
+
+async def test_who_says_nothing_is_closed_after_three_seconds(server: Running) -> None:
+    socket = await connect(server.url)
+    started_s = time.monotonic()
+    assert (await WireClient(socket, None).next("error")).code == "hello_timeout"
+    assert abs(time.monotonic() - started_s - HELLO_TIMEOUT_S) < 0.5
+    with pytest.raises(websockets.ConnectionClosed):
+        await socket.recv()
+    assert socket.close_code == 4408
+
+
+async def test_a_server_that_stops_says_so_and_saves(server: Running) -> None:
+    client = await WireClient.enter(server.url, world="w")
+    await client.next_frame()
+    started_s = time.monotonic()
+    await asyncio.to_thread(server.stop)
+    assert time.monotonic() - started_s < 2.0
+    with contextlib.suppress(websockets.ConnectionClosed):
+        while True:
+            await client.socket.recv()
+    assert client.socket.close_code == 1012
+    assert server.engine.has_stopped

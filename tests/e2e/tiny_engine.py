@@ -51,6 +51,7 @@ class TinySession:
         self.why = ""
         self.left_for_good = False
         self._poke = poke
+        self._drawn_order: int | None = None
         self._newest: tuple[int, float] = (-1, 0.0)  # input seq and its arrival
 
     # ---- what a seat calls ----
@@ -89,8 +90,8 @@ class TinySession:
         if driver is None:
             return
         if self.mode == "exact":
-            if driver.outbox.unsent == 0 and self.orders:
-                self._do_order(self.orders.pop(0))
+            if driver.outbox.unsent == 0:
+                self._do_orders(driver)
             return
         is_stuck = driver.outbox.unsent >= FRAMES_PER_CHUNK + SPARE_FRAMES
         why = "player" if self.is_paused else "reader" if is_stuck else ""
@@ -102,11 +103,16 @@ class TinySession:
         if not why and (last_due_s is None or time.monotonic() >= last_due_s - 1.0 / FPS):
             self.draw(FRAMES_PER_CHUNK)
 
-    def _do_order(self, order: ExactStep) -> None:
-        self._newest = (order.seq, time.monotonic())
-        self.draw(len(order.controls))
-        for seat in self.seats:
-            seat.tell(Done(seq=order.seq))
+    def _do_orders(self, driver: Seat) -> None:
+        """All frames of the order before are sent: say so, and take the next."""
+        if self._drawn_order is not None:
+            driver.tell(Done(seq=self._drawn_order))
+            self._drawn_order = None
+        if self.orders:
+            order = self.orders.pop(0)
+            self._newest = (order.seq, time.monotonic())
+            self._drawn_order = order.seq
+            self.draw(len(order.controls))
 
     def draw(self, num_frames: int) -> None:
         for _ in range(num_frames):

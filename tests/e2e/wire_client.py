@@ -11,9 +11,22 @@ from websockets.asyncio.client import ClientConnection
 
 from shared.protocol import PROTOCOL_VERSION, Error, Frame, Hello, Input, Message, Welcome, pack, unpack_server
 
+OPENED: list[ClientConnection] = []  # of the running test, which its fixture closes
+
 
 async def connect(url: str, **options: Any) -> ClientConnection:
-    return await websockets.connect(url, compression=None, proxy=None, max_size=8_388_608, max_queue=2, **options)
+    """A WebSocket with the settings that docs/protocol.md advises."""
+    socket = await websockets.connect(url, compression=None, proxy=None, max_size=8_388_608, max_queue=2, **options)
+    OPENED.append(socket)
+    return socket
+
+
+async def close_all() -> None:
+    """End what a test has left open, also sockets that nobody reads any more."""
+    while OPENED:
+        socket = OPENED.pop()
+        socket.transport.abort()
+        await socket.wait_closed()
 
 
 class WireClient:
