@@ -1,0 +1,186 @@
+"""The embedded world as a WorldModel: one chunk from poses and memory to frames, read top to bottom in `step`.
+
+Owns no pixels of the past: what a block leaves is K,V, depth and points. Engine thread, except `wanted`.
+"""
+
+import hashlib
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+
+from models.base import (
+    Beginning,
+    Catalog,
+    DrawnFrame,
+    FreshBlock,
+    KVSpec,
+    ModelState,
+    Pixels,
+    Recall,
+    SavedState,
+    SeededChunk,
+    SidePlane,
+    Step,
+)
+from models.rooms import retrieval, steering
+from models.rooms.checkpoint import WEIGHTS, load_weights
+from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
+from models.rooms.remembered import WindowChunk, from_block, from_window, planar, pose_rows
+from models.rooms.rotation import HEAD
+from models.rooms.sampling import TIMES, draw, encoded
+from models.rooms.seed_views import look_around
+from models.rooms.sizes import CHUNK_FRAMES, HEIGHT_PX, MAX_RECALL, STEP_M, TOKENS, TURN_RAD, WIDTH_PX, WINDOW_CHUNKS
+from models.rooms.state import RoomsState, dump, load
+from shared.controls import Controls
+from shared.pose import Motion, Pose
+
+FPS = 12.0
+_LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
+_COVERED_SHARE = 0.9  # of a chunk's patches; from here on it leaves no block
+_COVERED_DETAIL = 0.6  # of a patch's detail, to count as covered
+
+
+def preferred_dtype(device: torch.device) -> torch.dtype:
+    """Return bfloat16 where the machine computes it fast, else float32."""
+    fast = device.type == "cuda" or torch.cpu._is_amx_tile_supported()  # noqa: SLF001 - torch has no public question
+    return torch.bfloat16 if fast else torch.float32
+
+
+class RoomsModel:
+    """Weights and constants; every walk lives in its RoomsState."""
+
+    name = "rooms"
+    frame_size: tuple[int, int] = (WIDTH_PX, HEIGHT_PX)
+    frames_per_chunk = CHUNK_FRAMES
+    window_chunks = WINDOW_CHUNKS
+    max_recall = MAX_RECALL
+    fps = FPS
+    motion = Motion(walk_m_s=STEP_M * FPS, turn_rad_s=TURN_RAD * FPS)
+    kv_spec = KVSpec(
+        layers=LAYERS,
+        tokens=CHUNK_FRAMES * TOKENS,
+        width=WIDTH,
+        head_width=HEAD,
+        side=(SidePlane("depth", (CHUNK_FRAMES, TOKENS), torch.float32),),
+    )
+
+    def __init__(
+        self,
+        weights: Path = WEIGHTS,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        times: Sequence[float] = TIMES,
+    ) -> None:
+        self.device = device or torch.device("cpu")
+        self.dtype = dtype or preferred_dtype(self.device)
+        self.times = tuple(times)
+        tensors, basis = load_weights(weights)
+        self.basis = basis
+        network = RoomsNetwork()
+        network.load_state_dict(tensors)
+        self.network = network.requires_grad_(False).to(self.device, self.dtype).eval()
+        self.fingerprint = hashlib.blake2b(weights.read_bytes() + _LAYOUT.encode(), digest_size=16).hexdigest()
+
+    def begin(self, seed: int, image: Pixels | None = None) -> Beginning:
+        """Start in the middle of the seed's first room, which is looked around once and remembered."""
+        if image is not None:
+            raise ValueError("rooms begins from a seed; it takes no picture")
+        poses, latents = look_around(seed, self.basis)
+        state = RoomsState.start(seed, poses[0][0])
+        chunks: list[SeededChunk] = []
+        for chunk_poses, chunk_latents in zip(poses, latents, strict=True):
+            step = self.given_at(state, chunk_poses, chunk_latents, ())
+            state = cast(RoomsState, step.state)
+            chunks.append(SeededChunk(tuple(self._frames(state.window[-1])), step.block))
+        return Beginning(tuple(chunks), state)
+
+    def steer(self, state: ModelState, controls: Sequence[Controls]) -> tuple[Pose, ...]:
+        """Return the poses of the coming frames; walls that the model has drawn stop the camera."""
+        rooms = cast(RoomsState, state)
+        return steering.steered(rooms.pose, controls, self.motion, 1.0 / self.fps, rooms.walls)
+
+    def wanted(self, pose: Pose, catalog: Catalog) -> tuple[int, ...]:
+        """Return the blocks that cover the view from `pose` best. Pure; any thread."""
+        return retrieval.wanted(pose, catalog)
+
+    def step(
+        self, state: ModelState, controls: Sequence[Controls], recall: Recall
+    ) -> Generator[DrawnFrame, None, Step]:
+        """Draw one chunk. A player who stands still, with nothing new recalled, sees the last frame again."""
+        rooms = cast(RoomsState, state)
+        poses = self.steer(rooms, controls)
+        in_window = {chunk.chunk_index for chunk in rooms.window}
+        fresh = [block for block in recall if block.chunk_index not in in_window]
+        drawn_with = tuple(block.block_id for block in fresh)
+        if drawn_with == rooms.drawn_with and all(pose == rooms.pose for pose in poses):
+            last = list(self._frames(rooms.window[-1]))[-1]
+            for _ in poses:
+                yield last
+            return Step(replace(rooms, chunk_index=rooms.chunk_index + 1), None)
+        return (yield from self.step_at(rooms, poses, fresh))
+
+    def step_at(self, rooms: RoomsState, poses: tuple[Pose, ...], recall: Recall) -> Generator[DrawnFrame, None, Step]:
+        """Draw one chunk at given poses, walls or not."""
+        began_s = time.perf_counter()
+        memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
+        latents = draw(self.network, planar(poses), memory, rooms.seed, rooms.chunk_index, self.times).cpu()
+        drawn_s = time.perf_counter()
+        chunk = self._chunk(rooms, poses, latents, recall)
+        encoded_s = time.perf_counter()
+        yield from self._frames(chunk)
+        timings_ms = {"draw": (drawn_s - began_s) * 1e3, "encode": (encoded_s - drawn_s) * 1e3}
+        return self._committed(rooms, chunk, recall, timings_ms)
+
+    def given_at(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> Step:
+        """Commit one chunk of given frames [C, N, CHANNELS], as if they had been drawn with this recall."""
+        return self._committed(rooms, self._chunk(rooms, poses, latents, recall), recall, {})
+
+    def dump(self, state: ModelState) -> SavedState:
+        """Return the state as facts and tensors."""
+        return dump(cast(RoomsState, state))
+
+    def load(self, saved: SavedState) -> ModelState:
+        """Return the state that was dumped."""
+        return load(saved, self.kv_spec, self.dtype, self.device)
+
+    def _chunk(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> WindowChunk:
+        kv = encoded(self.network, latents.to(self.device))
+        return WindowChunk(rooms.chunk_index, poses, latents, kv, not self._is_covered(rooms, poses, recall))
+
+    def _committed(self, rooms: RoomsState, chunk: WindowChunk, recall: Recall, timings_ms: dict[str, float]) -> Step:
+        after = replace(
+            rooms,
+            chunk_index=rooms.chunk_index + 1,
+            pose=chunk.poses[-1],
+            window=(*rooms.window, chunk)[-WINDOW_CHUNKS:],
+            walls=steering.with_drawn(rooms.walls, chunk.poses, chunk.points.numpy()),
+            drawn_with=tuple(block.block_id for block in recall),
+        )
+        return Step(after, self._block(chunk) if chunk.is_kept else None, timings_ms)
+
+    def _frames(self, chunk: WindowChunk) -> Generator[DrawnFrame, None, None]:
+        pictures = ((self.basis.decode(chunk.latents) + 1.0) * 127.5).round().to(torch.uint8).numpy()
+        for pose, picture in zip(chunk.poses, pictures, strict=True):
+            yield DrawnFrame(picture, pose)
+
+    def _block(self, chunk: WindowChunk) -> FreshBlock:
+        points = chunk.points.flatten(0, 1).numpy()
+        return FreshBlock(chunk.kv.bfloat16(), {"depth": chunk.depth}, points, chunk.poses)
+
+    def _is_covered(self, rooms: RoomsState, poses: Sequence[Pose], recall: Recall) -> bool:
+        """Whether kept blocks, in the window or recalled, already show what these poses see."""
+        kept = [chunk for chunk in rooms.window if chunk.is_kept]
+        footprints = [chunk.points.flatten(0, 1).numpy() for chunk in kept] + [b.footprint for b in recall]
+        if not footprints:
+            return False
+        seen_from = np.stack([pose_rows(c.poses) for c in kept] + [pose_rows(b.poses) for b in recall])
+        for pose in poses:
+            best = retrieval.coverage(pose, seen_from, np.stack(footprints)).max(0)
+            if (best > _COVERED_DETAIL).mean() < _COVERED_SHARE:
+                return False
+        return True

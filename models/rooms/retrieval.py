@@ -1,0 +1,120 @@
+"""Which remembered blocks a view needs: greedy coverage of its patches by the points that blocks saw.
+
+Pure numpy, no state; any thread. Nothing here knows how blocks are stored or what they look like.
+P candidate blocks, K points of a block, N patches of the view.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.base import Array, Catalog
+from models.rooms.sizes import (
+    CAMERA_HEIGHT_M,
+    COLUMNS,
+    FAR_M,
+    FOCAL_PX,
+    HEIGHT_PX,
+    MAX_RECALL,
+    PATCH_PX,
+    ROWS,
+    TOKENS,
+    WIDTH_PX,
+)
+from shared.pose import Pose
+
+_REACH_M = FAR_M + 2.0  # blocks seen from farther away cannot matter
+_SHORT_LIST = 48  # candidates that are looked at point by point
+_GLANCE_STRIDE = 8  # of points, when the short list is made
+_LEAST_GAIN = 1.5  # patches that one more block must add
+_EQUAL_GAIN = 0.93  # of the best gain: from here on, the oldest block wins
+_WINDOW_TRUST = 0.7  # patches that the window covers may still profit from a block
+_OCCLUDED_SHARE, _OCCLUDED_M = 1.35, 0.4  # farther than the nearest point by this much: behind a wall
+_NEAREST_M = 0.1
+
+
+def wanted(pose: Pose, catalog: Catalog) -> tuple[int, ...]:
+    """Return the ids of at most MAX_RECALL recallable blocks for a view from `pose`, best first."""
+    rows = _short_list(pose, catalog)
+    if not len(rows):
+        return ()
+    cover = coverage(pose, catalog.poses[rows], catalog.footprints[rows])  # [P, N]
+    recallable = catalog.recallable[rows]
+    in_window = catalog.chunks[rows] >= catalog.window_start
+    covered = _WINDOW_TRUST * cover[in_window].max(0, initial=0.0)
+    rows, cover = rows[recallable], cover[recallable]
+    chosen: list[int] = []
+    while len(chosen) < min(MAX_RECALL, len(rows)):
+        gain = np.maximum(cover - covered, 0.0).sum(1)
+        gain[chosen] = 0.0
+        best = gain.max()
+        if best < _LEAST_GAIN:
+            break
+        pick = int(np.flatnonzero(gain >= _EQUAL_GAIN * best)[0])
+        chosen.append(pick)
+        covered = np.maximum(covered, cover[pick])
+    return tuple(int(catalog.ids[rows[index]]) for index in chosen)
+
+
+def coverage(pose: Pose, seen_from: Array, footprints: Array) -> NDArray[np.float32]:
+    """Return how well each patch of the view from `pose` was seen by each block [P, N], 0 to 1.
+
+    `footprints` are the points [P, T*N, 3] that the frames of a block at `seen_from` [P, T, 5] saw. A point that was
+    seen from farther away counts less; a point behind a nearer wall does not count.
+    """
+    points = np.asarray(footprints, np.float32)
+    patch, ahead, seen = _project(pose, points)
+    nearest = np.full(TOKENS, np.inf, np.float32)
+    np.minimum.at(nearest, patch[seen], ahead[seen])
+    seen &= ahead <= nearest[patch] * _OCCLUDED_SHARE + _OCCLUDED_M
+    block, _ = np.nonzero(seen)
+    cover = np.zeros((len(points), TOKENS), np.float32)
+    np.maximum.at(cover, (block, patch[seen]), _sharpness(pose, seen_from, points)[seen])
+    return cover
+
+
+def _sharpness(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the share [P, K] of the detail of each point that its block saw: 1 when it stood as near as `pose`."""
+    then_m = np.stack(
+        [
+            np.hypot(frame[..., 0] - camera[:, None, 0], frame[..., 2] - camera[:, None, 2])
+            for frame, camera in zip(
+                np.split(points, seen_from.shape[1], axis=1), np.moveaxis(seen_from, 1, 0), strict=True
+            )
+        ],
+        axis=1,
+    ).reshape(points.shape[:2])
+    now_m = np.hypot(points[..., 0] - pose.x_m, points[..., 2] - pose.z_m)
+    return np.minimum(1.0, now_m / np.maximum(then_m, _NEAREST_M)).astype(np.float32)
+
+
+def _project(
+    pose: Pose, points: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+    """Return the patch index, the depth, and whether the point is inside the view, each [..., K]."""
+    sin, cos = math.sin(pose.yaw_rad), math.cos(pose.yaw_rad)
+    east, north = points[..., 0] - np.float32(pose.x_m), points[..., 2] - np.float32(pose.z_m)
+    right, ahead = east * np.float32(cos) - north * np.float32(sin), east * np.float32(sin) + north * np.float32(cos)
+    scale = np.float32(FOCAL_PX / PATCH_PX) / np.maximum(ahead, np.float32(_NEAREST_M))
+    column = np.floor(right * scale + np.float32(WIDTH_PX / 2 / PATCH_PX)).astype(np.int64)
+    below = np.float32(CAMERA_HEIGHT_M) - points[..., 1]
+    row = np.floor(below * scale + np.float32(HEIGHT_PX / 2 / PATCH_PX)).astype(np.int64)
+    seen = (ahead > _NEAREST_M) & (column >= 0) & (column < COLUMNS) & (row >= 0) & (row < ROWS)
+    return np.where(seen, row * COLUMNS + column, 0), ahead.astype(np.float32, copy=False), seen
+
+
+def _short_list(pose: Pose, catalog: Catalog) -> NDArray[np.int64]:
+    """Return the rows, oldest first, of the blocks that have most points in view, and of the window's blocks."""
+    seen_from = catalog.poses[:, 0]
+    away = np.hypot(seen_from[:, 0] - pose.x_m, seen_from[:, 2] - pose.z_m)
+    in_window = catalog.chunks >= catalog.window_start
+    rows = np.flatnonzero((away < _REACH_M) & (catalog.recallable | in_window))
+    if len(rows) <= _SHORT_LIST:
+        return rows
+    glance = np.asarray(catalog.footprints[rows, ::_GLANCE_STRIDE], np.float32)
+    _, _, seen = _project(pose, glance)
+    score = seen.sum(1) - 0.4 * away[rows]  # of blocks that see as much, those from nearby
+    keep = in_window[rows]
+    keep[np.argsort(-score, kind="stable")[:_SHORT_LIST]] = True
+    return rows[keep]

@@ -1,0 +1,93 @@
+"""The state of a walk through rooms: what the next chunk needs. Immutable values; saved and loaded bit for bit."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.base import KVSpec, SavedState
+from models.rooms.patches import CHANNELS
+from models.rooms.remembered import WindowChunk
+from models.rooms.sizes import CHUNK_FRAMES, TOKENS
+from models.rooms.steering import NO_CELLS, Cells
+from shared.pose import Pose
+
+
+@dataclass(frozen=True, slots=True)
+class RoomsState:
+    """Where the walk stands. No array reachable from it is ever written to."""
+
+    seed: int
+    chunk_index: int
+    pose: Pose
+    window: tuple[WindowChunk, ...]
+    walls: Cells  # [n, 2]
+    drawn_with: tuple[int, ...] = ()  # block ids that the last chunk was drawn with
+
+    @classmethod
+    def start(cls, seed: int, pose: Pose) -> "RoomsState":
+        """Return the state before the first chunk of a world: nothing seen."""
+        return cls(seed, 0, pose, (), NO_CELLS)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the tensors that this state holds."""
+        return sum(chunk.num_bytes for chunk in self.window) + self.walls.nbytes
+
+
+def dump(state: RoomsState) -> SavedState:
+    """Return the state as JSON values and tensors by name."""
+    tensors = {"walls": torch.from_numpy(state.walls.copy())}
+    for index, chunk in enumerate(state.window):
+        tensors[f"window.{index}.latents"] = chunk.latents
+        tensors[f"window.{index}.kv"] = chunk.kv
+    facts = {
+        "seed": state.seed,
+        "chunk_index": state.chunk_index,
+        "pose": list(state.pose.as_tuple()),
+        "drawn_with": list(state.drawn_with),
+        "window": [
+            {"chunk_index": c.chunk_index, "poses": [list(p.as_tuple()) for p in c.poses], "is_kept": c.is_kept}
+            for c in state.window
+        ],
+    }
+    return SavedState(facts, tensors)
+
+
+def load(saved: SavedState, spec: KVSpec, dtype: torch.dtype, device: torch.device) -> RoomsState:
+    """Return the state that `dump` saved. Raises ValueError, naming the field, when a part does not fit."""
+    facts = saved.facts
+    window: list[WindowChunk] = []
+    for index, fact in enumerate(_field(facts, "window")):
+        name = f"window.{index}"
+        latents = _tensor(saved, f"{name}.latents", (CHUNK_FRAMES, TOKENS, CHANNELS), torch.float32)
+        kv = _tensor(saved, f"{name}.kv", spec.shape, dtype).to(device)
+        poses = tuple(Pose(*row) for row in _field(fact, "poses"))
+        if len(poses) != CHUNK_FRAMES:
+            raise ValueError(f"{name}.poses: {len(poses)} instead of {CHUNK_FRAMES}")
+        window.append(WindowChunk(int(_field(fact, "chunk_index")), poses, latents, kv, bool(_field(fact, "is_kept"))))
+    walls = _field(saved.tensors, "walls")
+    if walls.dtype != torch.int32 or walls.ndim != 2 or walls.shape[1] != 2:
+        raise ValueError(f"walls: {tuple(walls.shape)} {walls.dtype} instead of (n, 2) int32")
+    return RoomsState(
+        seed=int(_field(facts, "seed")),
+        chunk_index=int(_field(facts, "chunk_index")),
+        pose=Pose(*_field(facts, "pose")),
+        window=tuple(window),
+        walls=walls.cpu().numpy().astype(np.int32, copy=True),
+        drawn_with=tuple(int(number) for number in _field(facts, "drawn_with")),
+    )
+
+
+def _field(facts: Any, name: str) -> Any:
+    if name not in facts:
+        raise ValueError(f"{name}: missing")
+    return facts[name]
+
+
+def _tensor(saved: SavedState, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    tensor: torch.Tensor = _field(saved.tensors, name)
+    if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+        raise ValueError(f"{name}: {tuple(tensor.shape)} {tensor.dtype} instead of {shape} {dtype}")
+    return tensor

@@ -1,0 +1,68 @@
+"""The procedural rooms, their renderer and the walks through them."""
+
+import numpy as np
+import pytest
+
+from models.rooms.renderer import render, wall_depths
+from models.rooms.scene import DOORWAY, SIDE_CELLS, make_scene
+from models.rooms.sizes import COLUMNS, FAR_M, HEIGHT_PX, STEP_M, TURN_RAD, WIDTH_PX
+from models.rooms.walk import is_free, random_walk
+
+
+def test_a_seed_always_gives_the_same_world_and_pictures():
+    first, again = make_scene(900_001), make_scene(900_001)
+    poses = random_walk(first, np.random.default_rng(0), 3)
+    for a, b in zip(render(first, poses), render(again, poses), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_other_seeds_give_other_worlds():
+    assert not np.array_equal(make_scene(900_001).palette, make_scene(900_002).palette)
+
+
+def test_every_open_cell_belongs_to_a_room_or_a_doorway():
+    scene = make_scene(900_003)
+    open_cells = scene.solid == 0
+    assert (scene.room[open_cells] <= DOORWAY).all()
+    assert scene.solid[0].all()
+    assert scene.solid[-1].all()
+    assert open_cells.shape == (SIDE_CELLS, SIDE_CELLS)
+
+
+def test_a_wall_straight_ahead_has_its_distance_as_depth():
+    scene = make_scene(900_004)
+    _, depth_m = render(scene, np.array([[3.0, 3.4, np.pi / 2]]))  # in the first room, towards its east wall
+    middle = depth_m[0, HEIGHT_PX // 2 - 1 : HEIGHT_PX // 2 + 1, WIDTH_PX // 2 - 1 : WIDTH_PX // 2 + 1]
+    assert np.allclose(middle, 2.0, atol=0.02)
+
+
+def test_turning_right_moves_the_picture_to_the_left():
+    scene = make_scene(900_005)
+    columns = 12
+    ahead = wall_depths(scene, np.array([[3.0, 3.0, 0.0]]), columns)[0]
+    turned = wall_depths(scene, np.array([[3.0, 3.0, np.arctan(1.0)]]), columns)[0]
+    # the ray half way to the right edge at yaw 0 is 26.6 degrees right of it, and 18.4 degrees left of yaw 45
+    right, left = np.array([0.5]), np.array([-1.0 / 3.0])
+    there = wall_depths(scene, np.array([[3.0, 3.0, 0.0]]), columns * 24 + 1)[0]
+    at = lambda depths, across: np.interp(across, (np.arange(len(depths)) + 0.5) * 2 / len(depths) - 1, depths)
+    fine = wall_depths(scene, np.array([[3.0, 3.0, np.pi / 4]]), columns * 24 + 1)[0]
+    assert at(there, right) * np.hypot(1, right) == pytest.approx(at(fine, left) * np.hypot(1, left), rel=0.02)
+    assert ahead.shape == turned.shape == (columns,)
+
+
+def test_depth_ends_where_the_fog_is_total():
+    scene = make_scene(900_006)
+    _, depth_m = render(scene, random_walk(scene, np.random.default_rng(1), 60)[::6])
+    assert depth_m.max() <= FAR_M
+    assert depth_m.min() > 0.0
+
+
+def test_walks_stay_free_and_move_at_the_pace_of_play():
+    scene = make_scene(900_007)
+    walk = random_walk(scene, np.random.default_rng(2), 500)
+    assert all(is_free(scene.solid, scene.objects, x, z) for x, z, _ in walk)
+    steps = np.diff(walk, axis=0)
+    assert np.hypot(steps[:, 0], steps[:, 1]).max() <= STEP_M + 1e-9
+    assert np.abs(steps[:, 2]).max() <= TURN_RAD + 1e-9
+    assert np.ptp(walk[:, 0]) + np.ptp(walk[:, 1]) > 2.0
+    assert wall_depths(scene, walk, COLUMNS).min() > 0.2

@@ -1,0 +1,59 @@
+"""Training is a function of its seed, also when it is interrupted."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.rooms.checkpoint import export_weights, load_weights
+from models.rooms.dataset import Prefetch, training_batch
+from models.rooms.train import train_basis
+from models.rooms.trainer import Trainer, TrainSettings
+
+TINY = TrainSettings(seed=5, samples=1, width=64, layers=2)
+
+
+@pytest.fixture(scope="module")
+def basis():
+    return train_basis(0, 4)
+
+
+def run(trainer, steps):
+    batches = Prefetch(trainer.basis, TINY.seed, TINY.samples, trainer.step)
+    losses = [trainer.train(batches.take(trainer.step)) for _ in range(steps)]
+    batches.close()
+    return losses
+
+
+def test_a_batch_is_a_function_of_seed_and_step(basis):
+    first, again = training_batch(basis, 3, 17, 2), training_batch(basis, 3, 17, 2)
+    assert torch.equal(first.memory, again.memory)
+    assert torch.equal(first.targets, again.targets)
+    assert torch.equal(first.target_poses, again.target_poses)
+    assert first.noise_seed == again.noise_seed != training_batch(basis, 3, 18, 2).noise_seed
+
+
+def test_a_resumed_run_ends_with_the_same_weights(basis, tmp_path):
+    whole = Trainer(TINY, basis)
+    losses = run(whole, 20)
+    first = Trainer(TINY, basis)
+    run(first, 9)
+    first.save(tmp_path / "checkpoint.safetensors")
+    second = Trainer.resume(tmp_path / "checkpoint.safetensors")
+    assert second.step == 9
+    assert run(second, 11) == losses[9:]
+    for name, master in whole.masters.items():
+        assert torch.equal(master, second.masters[name]), name
+        assert torch.equal(whole.ema[name], second.ema[name]), name
+
+
+def test_training_lowers_the_loss(basis):
+    losses = run(Trainer(TINY, basis), 40)
+    assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:5])
+
+
+def test_exported_weights_load(basis, tmp_path):
+    trainer = Trainer(TINY, basis)
+    export_weights(trainer.ema, basis, tmp_path / "weights.safetensors")
+    tensors, loaded = load_weights(tmp_path / "weights.safetensors")
+    assert set(tensors) == set(trainer.ema)
+    assert torch.equal(loaded.directions, basis.directions)
