@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Response, WebSocket
@@ -24,7 +25,7 @@ from server.metrics import MemoryCollector, Traffic
 from server.page import PAGE
 from shared.protocol import MAX_CLIENT_MESSAGE_BYTES
 
-NOTSENT_LOWAT_BYTES = 32_768  # a reader that stops swallows 0.7 s of video with this and 12.6 s without (measured)
+NOTSENT_LOWAT_BYTES = 32_768
 MAX_CONNECTIONS = 256
 STOP_TIMEOUT_S = 12.0  # with uvicorn's 3 s inside the 20 s that systemd and Docker give
 ANNOUNCE_EVERY_S = 0.1
@@ -84,21 +85,27 @@ def _add_routes(app: FastAPI, engine: Door, rules: Rules, traffic: Traffic) -> N
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket for uvicorn. Raises CannotListen with what to do about it."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if sys.platform == "linux":
-            # accepted sockets inherit it: the kernel then hides 0.7 s of a stopped reader's video instead of 12 s
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
-        listener.bind(address)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return _listen_at(*found[0])
     except OSError as error:
         raise CannotListen(
             f"The server cannot listen on {host} port {port}: {error.strerror}. Another server may be running there; "
             "stop it, or choose another --port (or an address of this machine for --host)."
         ) from error
-    listener.listen(128)
+
+
+def _listen_at(family: int, kind: int, protocol: int, _name: str, address: Any) -> socket.socket:
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "linux":
+            # accepted sockets inherit it: the kernel then hides 0.7 s of a stopped reader's video instead of 12 s
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
     listener.setblocking(False)
     return listener
 

@@ -77,6 +77,11 @@ class Engine:
         self._poked.set()
         self._thread.join(timeout_s)
 
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        """The sessions that live here now. Any thread; the tuple is never changed."""
+        return self._residents
+
     def sessions(self) -> list[PagerStats]:
         """What the pager did for each session, for the metrics. Any thread."""
         setting = self._setting

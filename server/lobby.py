@@ -42,19 +42,23 @@ class Lobby:
             opened = self._open(hello)
             known = self._setting.pager.open_world(opened.card.id, opened.folder)
         except (WorldFault, PagerError) as fault:
-            raise Refused("bad_world", str(fault)) from fault
+            raise Refused("bad_world", self._without_paths(str(fault))) from fault
         except OSError as error:
             raise Refused("disk", f"the world cannot be opened: {error.strerror}. Check the worlds folder.") from error
         pager, world = self._setting.pager, opened.card.id
-        journal = Journal(opened, pager.flush)
+        journal = Journal(opened, lambda timeout_s: pager.flush(timeout_s, world))
         try:
-            head, past = self._continue(opened, journal, known) or self._begin(opened, journal)
+            head, past = self._continue(opened, journal, known) or self._begin(opened, journal, known)
         except ValueError as error:
             journal.close()
             pager.close_world(world)
             raise Refused("bad_world", f"world {opened.card.name!r} cannot be continued: {error}") from error
         session = Session(self._setting, world, opened.card.seed, hello.mode, head, past)
         return session, opened.card.name, _notes(opened)
+
+    def _without_paths(self, text: str) -> str:
+        """Text for the wire: where the worlds lie on this machine is nobody's business."""
+        return text.replace(f"{self._worlds.root}/", "").replace(str(self._worlds.root), "the worlds folder")
 
     def _open(self, hello: Hello) -> OpenedWorld:
         model = self._setting.model
@@ -65,7 +69,7 @@ class Lobby:
         if (card.model, card.fingerprint) != (model.name, model.fingerprint):
             raise Refused(
                 "other_model",
-                f"world {card.name!r} was drawn by other weights ({card.model} {card.fingerprint[:8]}; this server runs "
+                f"world {card.name!r} was drawn by other weights ({card.model} {card.fingerprint[:8]}; this server has "
                 f"{model.name} {model.fingerprint[:8]}). Start the server with those weights, or name a new world.",
             )
         return self._worlds.open(card)
@@ -74,7 +78,7 @@ class Lobby:
         """The saved head, with the catalog of the blocks that are still there."""
         if opened.state is None:
             return None
-        state = self._setting.model.load(opened.state)
+        pager, state = self._setting.pager, self._setting.model.load(opened.state)
         line = ancestors(opened.moments, opened.head)
         catalog: GrowingCatalog | None = None
         for moment in line:
@@ -86,13 +90,15 @@ class Lobby:
         kept = {moment.id for moment in line if moment.has_block}
         catalog.bury(kept - known)
         seeded = frozenset(moment.id for moment in line if moment.seeded)
-        return Head(opened.head, state, opened.next_id), Past(catalog, seeded, journal)
+        pager.forget(BlockKey(opened.card.id, block_id) for block_id in known - kept)  # of moments that were lost
+        return Head(opened.head, state, _next_id(opened, known)), Past(catalog, seeded, journal)
 
-    def _begin(self, opened: OpenedWorld, journal: Journal) -> tuple[Head, Past]:
-        """A new world: its seeded chunks become its first moments."""
+    def _begin(self, opened: OpenedWorld, journal: Journal, known: frozenset[int]) -> tuple[Head, Past]:
+        """A new world, or one that was never saved: its seeded chunks become its first moments."""
+        self._setting.pager.forget(BlockKey(opened.card.id, block_id) for block_id in known)
         model, seed = self._setting.model, opened.card.seed
         beginning = self._on_engine(lambda: model.begin(seed))
-        first_id, parent = opened.next_id, NO_MOMENT
+        first_id, parent = _next_id(opened, known), NO_MOMENT
         catalog: GrowingCatalog | None = None
         for index, chunk in enumerate(beginning.chunks):
             moment = _seeded_moment(beginning, index, first_id + index, parent, seed)
@@ -107,6 +113,11 @@ class Lobby:
         journal.save(parent, model.dump(beginning.state))
         seeded = frozenset(range(first_id, parent + 1))
         return head, Past(catalog, seeded, journal, _view_from(beginning))
+
+
+def _next_id(opened: OpenedWorld, known: frozenset[int]) -> int:
+    """An id that no moment and no block ever bore: after a kill, a block may be durable and its moment not."""
+    return max(opened.next_id, max(known, default=NO_MOMENT) + 1)
 
 
 def _catalog_like(moment: Moment) -> GrowingCatalog:

@@ -7,6 +7,8 @@ import threading
 import time
 from dataclasses import asdict, replace
 
+import xxhash
+
 from models.base import DrawnFrame, WorldModel
 from server.catalog import GrowingCatalog
 from server.compress import compress
@@ -70,7 +72,7 @@ class Show:
 
     def first_view(self, frame: DrawnFrame) -> None:
         """What a new world shows before its first chunk is drawn."""
-        self.frame(frame, 0, 0, Taken((), -1, 0.0), b"", seeded=True)
+        self.frame(frame, 0, 0, Taken((), -1, 0.0), xxhash.xxh3_128_digest(frame.pixels), seeded=True)
 
     def frame(
         self, frame: DrawnFrame, chunk_index: int, index: int, taken: Taken, digest: bytes, *, seeded: bool = False

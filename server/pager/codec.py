@@ -9,8 +9,11 @@ adds and subtracts, its normalisation is a power of two, a code times an fp16 sc
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 
+from models.base import Array
+from server.pager import kernels
 from server.pager.layout import SlotLayout
 
 _MAX_HALF = 65504.0
@@ -22,14 +25,11 @@ def normaliser(group: int) -> float:
 
 
 def butterfly(values: torch.Tensor) -> torch.Tensor:
-    """[..., G] float32, not normalised. Stages in a fixed order, widest first: the order decides the rounding."""
+    """[..., G] float32, not normalised. Neighbours first, then wider and wider: the order decides the rounding."""
     group = values.shape[-1]
-    half = group // 2
-    while half >= 1:
-        pairs = values.reshape(*values.shape[:-1], group // (2 * half), 2, half)
-        low, high = pairs[..., 0, :], pairs[..., 1, :]
-        values = torch.stack((low + high, low - high), dim=-2).reshape(values.shape)
-        half //= 2
+    for _ in range(group.bit_length() - 1):
+        first, second = values[..., 0::2], values[..., 1::2]
+        values = torch.cat((first + second, first - second), dim=-1)  # dealt into halves; the last stage ends in order
     return values
 
 
@@ -37,8 +37,10 @@ def encode_rows(rows: torch.Tensor, group: int) -> tuple[torch.Tensor, torch.Ten
     """[R, D] bfloat16 to codes [R, D/2] uint8 and scales [R, D/G, 2] fp16 (scale, zero). The reference."""
     values = butterfly(rows.float().reshape(rows.shape[0], -1, group)) * normaliser(group)
     low, high = values.amin(-1), values.amax(-1)
-    scale = ((high - low) / 15.0).clamp(max=_MAX_HALF).half()
-    zero = low.clamp(-_MAX_HALF, _MAX_HALF).half()
+    # A tensor divides exactly; by a plain number CUDA would multiply with a rounded reciprocal. Adding 0.0 turns
+    # minus zero, whose sign depends on the order of comparison, into zero.
+    scale = ((high - low + 0.0) / torch.full_like(low, 15.0)).clamp(max=_MAX_HALF).half()
+    zero = (low + 0.0).clamp(-_MAX_HALF, _MAX_HALF).half()
     step = torch.where(scale == 0, 1.0, scale.float())
     codes = torch.round((values - zero.float().unsqueeze(-1)) / step.unsqueeze(-1)).clamp(0.0, 15.0).to(torch.uint8)
     packed = codes[..., : group // 2] | (codes[..., group // 2 :] << 4)  # low nibbles: first half of the group
@@ -55,11 +57,46 @@ def decode_rows(codes: torch.Tensor, scales: torch.Tensor, group: int, dtype: to
     return (butterfly(values) * undo).reshape(codes.shape[0], -1).to(dtype)
 
 
+def encode_fast(rows: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> None:
+    """`encode_rows` into given tensors, by the fastest way there is on their device."""
+    group = rows.shape[1] // scales.shape[1]
+    if rows.device.type == "cpu":
+        args = (_words(rows), codes.numpy(), _words(scales), kernels.half_table())
+        kernels.encoder(group)(*args, np.float32(normaliser(group)))
+    else:
+        codes[:], scales[:] = encode_rows(rows, group)
+
+
+def decode_fast(codes: torch.Tensor, scales: torch.Tensor, out: torch.Tensor) -> None:
+    """`decode_rows` into a given tensor, by the fastest way there is on its device."""
+    group = out.shape[1] // scales.shape[1]
+    if out.device.type == "cpu" and out.dtype in (torch.bfloat16, torch.float32):
+        is_wide = out.dtype is torch.float32
+        target = out.numpy() if is_wide else _words(out)
+        args = (codes.numpy(), _words(scales), kernels.half_table(), np.float32(1.0 / (group * normaliser(group))))
+        kernels.decoder(group, is_wide=is_wide)(*args, target)
+    else:
+        out.copy_(decode_rows(codes, scales, group, out.dtype))
+
+
+def _words(tensor: torch.Tensor) -> Array:
+    """A 2-byte tensor as uint16, the same memory."""
+    return tensor.view(torch.uint16).numpy()
+
+
 class Codec:
-    """Encodes into and decodes from slots of one layout, a plane at a time so that temporaries stay small."""
+    """Encodes into and decodes from slots of one layout: numba on a CPU, the reference on anything else."""
 
     def __init__(self, layout: SlotLayout) -> None:
         self._layout = layout
+
+    def warm_up(self, dtype: torch.dtype) -> None:
+        """Compile what `encode` and a `decode` into `dtype` need, so that no walk waits for it."""
+        group = self._layout.group
+        rows = torch.zeros((1, group), dtype=torch.bfloat16)
+        codes, scales = torch.empty((1, group // 2), dtype=torch.uint8), torch.empty((1, 1, 2), dtype=torch.float16)
+        encode_fast(rows, codes, scales)
+        decode_fast(codes, scales, torch.empty((1, group), dtype=dtype))
 
     def encode(self, kv: torch.Tensor, slot: torch.Tensor) -> None:
         """K,V [L, 2, N, D] bfloat16 into the planes and scales of `slot`, uint8. Raises ValueError on wrong shapes."""
@@ -67,18 +104,22 @@ class Codec:
         if tuple(kv.shape) != layout.spec.shape or kv.dtype is not torch.bfloat16:
             raise ValueError(f"a block of {layout.spec.shape} bfloat16 was expected, not {tuple(kv.shape)} {kv.dtype}")
         codes, scales = self._parts(slot)
-        for index, plane in enumerate(kv.reshape(layout.num_planes, layout.spec.tokens, layout.spec.width)):
+        planes = kv.reshape(layout.num_planes, layout.spec.tokens, layout.spec.width)
+        for index, plane in enumerate(planes):  # one at a time: temporaries stay small
             rows = torch.nn.functional.pad(plane, (0, layout.padded_width - layout.spec.width))
-            codes[index], scales[index] = encode_rows(rows, layout.group)
+            encode_fast(rows.contiguous(), codes[index], scales[index])
 
     def decode(self, slot: torch.Tensor, out: torch.Tensor) -> None:
         """The planes of `slot` into out [L, 2, N, D] of any float dtype, in place."""
         layout = self._layout
         codes, scales = self._parts(slot)
         planes = out.view(layout.num_planes, layout.spec.tokens, layout.spec.width)
-        for index in range(layout.num_planes):
-            rows = decode_rows(codes[index], scales[index], layout.group, out.dtype)
-            planes[index].copy_(rows[:, : layout.spec.width])
+        for index, plane in enumerate(planes):
+            if layout.padded_width == layout.spec.width:
+                decode_fast(codes[index], scales[index], plane)
+            else:
+                padded = decode_rows(codes[index], scales[index], layout.group, out.dtype)
+                plane.copy_(padded[:, : layout.spec.width])
 
     def store_side(self, side: Mapping[str, torch.Tensor], slot: torch.Tensor) -> None:
         """Side planes into `slot`, byte for byte. Raises ValueError when one does not fit its place."""

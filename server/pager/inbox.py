@@ -91,7 +91,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Answered when nothing of the world (None: of any) waits to become durable."""
+    """Answered when what was committed to the world (None: to any) before it does not wait to become durable any more."""
 
     world: str | None
     answer: Answer

@@ -58,7 +58,7 @@ class Keeper:
         self._heads: dict[str, HeadWants] = {}
         self._foreseen: dict[str, Foresee] = {}  # the newest plan of each head, not worked out yet
         self._waiting: deque[tuple[Block, Commit]] = deque()  # committed, not yet given to the codec
-        self._flushes: list[Flush] = []
+        self._flushes: list[tuple[Flush, set[BlockKey]]] = []  # each with the blocks that it still waits for
         self._closings: list[Closing] = []
         self._seen = 0
         self._is_stopping = False
@@ -66,11 +66,15 @@ class Keeper:
     def run(self) -> None:
         while not self._is_stopping:
             self._take(self.inbox.get())
-            while not self.inbox.empty():
-                self._take(self.inbox.get())
-            for foresee in [self._foreseen.pop(head) for head in list(self._foreseen)]:
-                self._try("plan", partial(self._plan, foresee))
-            self._try("decision", self._decide)
+            self.turn()
+
+    def turn(self) -> None:
+        """Take what is in the inbox and decide again; waits for nothing."""
+        while not self.inbox.empty():
+            self._take(self.inbox.get())
+        for foresee in [self._foreseen.pop(head) for head in list(self._foreseen)]:
+            self._try("plan", partial(self._plan, foresee))
+        self._try("decision", self._decide)
 
     def _take(self, message: Message) -> None:
         self._try(type(message).__name__, partial(self._handle, message))
@@ -108,7 +112,7 @@ class Keeper:
             case Closing():
                 self._close(message)
             case Flush():
-                self._flushes.append(message)
+                self._flushes.append((message, self._pending(message.world)))
             case Stop():
                 self._is_stopping = True
 
@@ -279,19 +283,20 @@ class Keeper:
             len(self._traffic.moves) + len(self._waiting),
             tuple(self._traffic.notes),
         )
-        for flush in [flush for flush in self._flushes if not self._is_pending(flush.world)]:
-            self._flushes.remove(flush)
+        self._flushes = [(flush, left & self._pending(flush.world)) for flush, left in self._flushes]
+        for flush in [flush for flush, left in self._flushes if not left]:
             worlds = self._table.worlds
             shelves = [shelf for world, shelf in worlds.items() if flush.world in (None, world)]
             flush.answer.give(is_good=not any(shelf.stuck for shelf in shelves))
+        self._flushes = [(flush, left) for flush, left in self._flushes if left]
         for closing in [closing for closing in self._closings if not any(self._table.of_world(closing.world))]:
             self._closings.remove(closing)
             del self._table.worlds[closing.world]
             closing.answer.give(is_good=True)
 
-    def _is_pending(self, world: str | None) -> bool:
-        """Whether a block of the world (None: of any) is on its way to becoming durable."""
-        names = self._table.worlds if world is None else (world,)
-        busy = {key.world for key, route in self._traffic.moves if route in (Route.ENCODE, Route.WRITE)}
-        busy |= {block.key.world for block, _ in self._waiting if block.is_alive}
-        return any(name in busy or self._table.worlds[name].unsaved for name in names if name in self._table.worlds)
+    def _pending(self, world: str | None) -> set[BlockKey]:
+        """The blocks of the world (None: of any) that are on their way to becoming durable."""
+        keys = {key for key, route in self._traffic.moves if route in (Route.ENCODE, Route.WRITE)}
+        keys |= {block.key for block, _ in self._waiting if block.is_alive}
+        keys |= {key for shelf in self._table.worlds.values() for key in shelf.unsaved}
+        return {key for key in keys if world in (None, key.world)}

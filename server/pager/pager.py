@@ -23,6 +23,7 @@ from server.pager.keeper import Keeper
 from server.pager.layout import SlotLayout
 from server.pager.lease import Lease, LeasedBlock, Pins
 from server.pager.move.arena import Arena
+from server.pager.move.carry import Carrier
 from server.pager.move.disk import DiskIO, RealDisk
 from server.pager.move.inline import InlineDevice
 from server.pager.move.recover import OpenSlab, SlabOpener
@@ -56,6 +57,7 @@ class Pager:
     ) -> None:
         self.layout = SlotLayout(spec)
         self._codec = Codec(self.layout)
+        self._codec.warm_up(recall_dtype)
         self._buffer_args = (max_recall, recall_dtype, device)
         gpu_slots, dram_slots = slot_counts(self.layout, budgets, max_recall, recall_dtype)
         self._dram = Arena(self.layout, dram_slots)
@@ -67,7 +69,7 @@ class Pager:
         self._is_closed = False
         self._table = Table(self._gpu.num_slots, self._dram.num_slots)
         inline = InlineDevice(self.layout, self._codec, self._dram, self._gpu)
-        self._movers = Workers(self.layout, marks, self._dram, inline, self._slabs, self._give)
+        self._movers = Workers(Carrier(self.layout, marks, self._dram, inline, self._slabs), self._give)
         pins = Pins()
         traffic = Traffic(self._table, self._movers, pins, self._lend, self._note_move)
         self._keeper = Keeper(self._table, traffic, pins, self.layout.slot_bytes, max_recall, clock)
@@ -168,9 +170,9 @@ class Pager:
         self._recaller.leave(head)
         self._put(Leave(head))
 
-    def flush(self, timeout_s: float) -> bool:
-        """Wait until every committed block is durable, lost or forgotten; False when that did not come about."""
-        return self._flush(None, timeout_s)
+    def flush(self, timeout_s: float, world: str | None = None) -> bool:
+        """Wait until every block committed so far is durable, lost or forgotten; False when that did not come about."""
+        return self._flush(world, timeout_s)
 
     def is_durable(self, key: BlockKey) -> bool:
         """Whether the block would survive a power cut now."""

@@ -10,6 +10,7 @@ from models.plain import PlainModel, read_label
 from server.pager.budgets import buffer_bytes
 from server.pager.layout import SlotLayout
 from server.pager.pager import Budgets
+from server.record_log import read_records
 
 SECONDS = 12.0
 
@@ -89,3 +90,17 @@ def test_budgets_by_tier_differ_only_in_where_blocks_fit(model):
     budgets = budgets_by_tier(model, 50)
     assert budgets["gpu"].gpu_bytes > budgets["dram"].gpu_bytes == budgets["nvme"].gpu_bytes
     assert budgets["dram"].dram_bytes > budgets["nvme"].dram_bytes
+
+
+def test_a_block_that_outlived_its_moment_is_never_taken_for_another(model, tmp_path):
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as first:
+        first.walk(controls_of(model, 2.0))
+        first.pager.flush(10.0)
+        folder = tmp_path / first.session.world
+    log = folder / "moments.log"
+    ends = [end for _, end in read_records(log)]
+    with log.open("r+b") as file:
+        file.truncate(ends[3])  # a kill: the blocks were durable, the moments after the first were not
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as second:
+        second.walk(controls_of(model, 2.0))
+    assert differing_bytes(first.frames, second.frames) == 0

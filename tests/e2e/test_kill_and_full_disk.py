@@ -1,0 +1,124 @@
+"""A server as a process of its own: killed in the middle of a walk, and on a file system that fills up."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from client.headless import walk
+from client.wire import Visit
+
+FPS = 20.0
+
+
+@contextmanager
+def server_process(worlds, *flags):
+    """(process, url) of `python -m server --model plain`; killed at the end if it still runs."""
+    command = [sys.executable, "-m", "server", "--model", "plain", "--worlds", str(worlds), "--port", "0", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("ready: "):
+                    break
+            else:
+                pytest.fail("".join(lines))
+            yield process, line.removeprefix("ready: ").strip()
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def walk_in_thread(url, world, seconds, result):
+    def go():
+        result["report"] = walk(Visit(url, world=world), "out-and-back", seconds)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    return thread
+
+
+def test_a_killed_server_opens_its_world_again_and_says_what_was_lost(tmp_path):
+    result = {}
+    with server_process(tmp_path, "--autosave-s", "1") as (process, url):
+        thread = walk_in_thread(url, "attic", 6.0, result)
+        time.sleep(4.5)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        thread.join()
+    pictures = []
+    with server_process(tmp_path) as (process, url):
+        report = walk(Visit(url, world="attic"), "out-and-back", 2.0, on_picture=pictures.append)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert report.frames_shown > 0.5 * 2.0 * FPS
+    assert pictures[0].chunk > 5, "the world began anew"
+    assert result["report"].frames_shown > 0
+
+
+def test_a_clean_stop_loses_nothing(tmp_path):
+    last = []
+    with server_process(tmp_path) as (process, url):
+        walk(Visit(url, world="attic"), "square", 2.0, on_picture=last.append)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    first = []
+    with server_process(tmp_path) as (_, url):
+        walk(Visit(url, world="attic"), "square", 0.5, on_picture=first.append)
+    assert 0 < first[0].chunk - last[-1].chunk <= 6
+
+
+@pytest.fixture
+def small_file_system(tmp_path):
+    """64 MiB of tmpfs."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a file system needs root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path):
+    """Take all space that is left."""
+    with (folder / "other").open("wb") as file:
+        try:
+            while True:
+                file.write(os.urandom(1 << 16))
+                file.flush()
+        except OSError:
+            return
+
+
+def test_the_walk_goes_on_when_another_file_fills_the_disk(small_file_system):
+    result = {}
+    with server_process(small_file_system, "--nvme", "48MB", "--autosave-s", "1") as (process, url):
+        thread = walk_in_thread(url, "attic", 7.0, result)
+        time.sleep(3.0)
+        fill(small_file_system)
+        thread.join()
+        assert process.poll() is None
+    report = result["report"]
+    assert report.fps_shown > 0.5 * FPS
+    assert report.stalls == 0
+    (small_file_system / "other").unlink()
+    with server_process(small_file_system, "--nvme", "48MB") as (_, url):
+        again = walk(Visit(url, world="attic"), "square", 1.0)
+    assert again.frames_shown > 0
+
+
+def test_a_disk_too_small_for_the_budget_is_said_at_once(small_file_system):
+    with (
+        server_process(small_file_system, "--nvme", "1GB") as (_, url),
+        pytest.raises(Exception, match="smaller --nvme") as caught,
+    ):
+        walk(Visit(url, world="attic"), "square", 1.0)
+    assert str(small_file_system) not in str(caught.value)

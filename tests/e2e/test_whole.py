@@ -1,0 +1,142 @@
+"""The whole product over a real socket: client, server, engine and three tiers, on the plain model."""
+
+import asyncio
+import errno
+import time
+from itertools import pairwise
+
+import pytest
+
+from client.headless import walk, walk_exact
+from client.wire import Visit
+from models.plain import PlainModel, read_label
+from server.pager.move.disk import RealDisk
+from shared.controls import Key
+from tests.e2e.whole_server import small_budgets, whole_server
+from tests.e2e.wire_client import WireClient, close_all, pixels_of
+
+
+def test_a_walk_out_and_back_shows_frames_and_recalls_from_all_three_tiers(tmp_path):
+    with whole_server(tmp_path) as server:
+        report = walk(Visit(server.url), "out-and-back", 10.0)
+    assert report.fps_shown > 0.5 * PlainModel().fps
+    assert report.stalls == 0
+    assert report.recalled_from.nvme > 0
+    assert report.recalled_from.dram > 0
+
+
+def test_a_walk_in_exact_mode_draws_the_same_bytes_twice(tmp_path):
+    with whole_server(tmp_path) as server:
+        walks = [walk_exact(Visit(server.url, seed=3, mode="exact"), "square", 4.0) for _ in range(2)]
+    hashes = [[frame.sha for frame in frames] for _, frames in walks]
+    assert hashes[0] == hashes[1]
+    assert len(hashes[0]) == 1 + int(4.0 * PlainModel().fps)  # the first view was given, the others were drawn
+
+
+def test_a_world_continues_by_its_name_after_the_server_stopped(tmp_path):
+    with whole_server(tmp_path) as server:
+        walk(Visit(server.url, world="attic", seed=11), "square", 2.0)
+    with whole_server(tmp_path) as server:
+        pictures = []
+        report = walk(Visit(server.url, world="attic"), "square", 1.0, on_picture=pictures.append)
+    assert report.seed == 11
+    assert pictures[0].chunk > 10
+
+
+class Faulty(RealDisk):
+    """A disk that fails reads or writes of blocks once it is told to."""
+
+    def __init__(self):
+        self.read_error = self.write_error = 0
+        self.num_refused = 0
+
+    def read(self, fd, into, offset):
+        if self.read_error and len(into) > 4096:
+            self.num_refused += 1
+            raise OSError(self.read_error, "injected")
+        return super().read(fd, into, offset)
+
+    def write(self, fd, data, offset):
+        if self.write_error and len(data) > 4096:
+            self.num_refused += 1
+            raise OSError(self.write_error, "injected")
+        return super().write(fd, data, offset)
+
+
+@pytest.mark.parametrize(("kind", "number"), [("read_error", errno.EIO), ("write_error", errno.ENOSPC)])
+def test_the_walk_goes_on_when_the_disk_fails(tmp_path, kind, number):
+    disk = Faulty()
+    with whole_server(tmp_path, disk=disk) as server:
+        report = walk(Visit(server.url), "out-and-back", 8.0, on_picture=lambda _: setattr(disk, kind, number))
+        setattr(disk, kind, 0)
+    assert report.fps_shown > 0.5 * PlainModel().fps
+    assert report.stalls == 0
+    assert disk.num_refused > 0
+    assert report.missed + report.lost > 0
+
+
+class Slow(RealDisk):
+    """A disk that takes a second for each block."""
+
+    def read(self, fd, into, offset):
+        time.sleep(1.0 if len(into) > 4096 else 0.0)
+        return super().read(fd, into, offset)
+
+
+def test_a_slow_disk_costs_staleness_and_no_waiting(tmp_path):
+    with whole_server(tmp_path, disk=Slow()) as server:
+        report = walk(Visit(server.url), "out-and-back", 8.0)
+    assert report.fps_shown > 0.5 * PlainModel().fps
+    assert report.stalls == 0
+    assert report.stale_share > 0.0
+
+
+def test_the_walk_goes_on_when_nvme_is_full(tmp_path):
+    model = PlainModel()
+    with whole_server(tmp_path, budgets=small_budgets(model, nvme_slots=30)) as server:
+        forgotten = []
+
+        def look(_):
+            forgotten.extend(stats.forgotten for stats in server.engine.sessions())
+
+        report = walk(Visit(server.url), "out-and-back", 8.0, on_picture=look)
+    assert report.fps_shown > 0.5 * model.fps
+    assert report.stalls == 0
+    assert forgotten[-1] > 0
+
+
+async def read_frames(client, seconds, keys=int(Key.FORWARD)):
+    """(arrival, label, frame) of each frame over some seconds of walking, acknowledged."""
+    frames = []
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        frame = await client.next()
+        client.ack = frame.id
+        await client.send_input(keys=keys)
+        frames.append((time.monotonic(), read_label(pixels_of(frame)), frame))
+    return frames
+
+
+def gap_p95_s(frames):
+    gaps = sorted(b[0] - a[0] for a, b in pairwise(frames))
+    return gaps[int(0.95 * len(gaps))]
+
+
+async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(tmp_path):
+    with whole_server(tmp_path) as server:
+        stopped = await WireClient.enter(server.url, seed=1)
+        other = await WireClient.enter(server.url, seed=2)
+        before, _ = await asyncio.gather(read_frames(other, 2.0), read_frames(stopped, 2.0))
+        during = await read_frames(other, 4.0)  # meanwhile nobody reads the first one's frames
+        resident = next(r for r in server.engine.residents if r.session.seed == 1)
+        newest = resident.session.show.driver.outbox.newest_id
+        await asyncio.sleep(0.3)
+        assert resident.session.show.driver.outbox.newest_id == newest, "its world goes on without a reader"
+        in_flight = [await stopped.next() for _ in range(2)]
+        stopped.ack = in_flight[-1].id
+        await stopped.send_input(keys=1)
+        first = await stopped.next()
+        assert newest - first.id <= 4
+        assert {label["seed"] for _, label, _ in during} == {2}
+        assert gap_p95_s(during) <= max(2.0 * gap_p95_s(before), 0.15)
+        await close_all()
