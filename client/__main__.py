@@ -11,12 +11,12 @@ from pathlib import Path
 
 from client.address import DEFAULT_URL, AddressError, websocket_url
 from client.exact import walk_exact
-from client.headless import Unreachable, walk
+from client.headless import UnreachableError, walk
 from client.legs import SHIPPED
 from client.report import Report
 from client.routes import RouteError, route
 from client.status import Phase, Status, card_for
-from client.wire import WIRE_ERRORS, Refused, Visit, trouble_of
+from client.wire import WIRE_ERRORS, RefusedError, Visit, trouble_of
 
 DEFAULT_SECONDS = 60.0
 
@@ -62,9 +62,9 @@ def _headless(visit: Visit, route_name: str, seconds: float, report_path: Path |
             report, _ = walk_exact(visit, route_name, seconds, report_path=report_path)
         else:
             report = walk(visit, route_name, seconds, report_path=report_path)
-    except Unreachable as error:
+    except UnreachableError as error:
         return _fail(str(error))
-    except (Refused, *WIRE_ERRORS) as error:
+    except (RefusedError, *WIRE_ERRORS) as error:
         trouble = trouble_of(error)
         phase = Phase.REFUSED if trouble.is_refusal else Phase.LOST
         card = card_for(Status(phase, visit.url, trouble.text, code=trouble.code))
@@ -89,7 +89,7 @@ def _window(visit: Visit, route_name: str | None, seconds: float | None, report_
         return _fail("pygame is missing. Install the client: pip install 'worldpager[client]', or add --headless.")
     if len([name for name in ("pygame", "pygame-ce") if _is_installed(name)]) > 1:
         return _fail("pygame and pygame-ce are both installed and break each other: pip uninstall one of them.")
-    from client.app import App  # pygame is only needed, and only loaded, for a window
+    from client.app import App  # noqa: PLC0415 - pygame is only needed, and only loaded, for a window
 
     return App(visit, route_name, seconds, report_path).run()
 

@@ -27,6 +27,7 @@ _PASS_HZ = 60
 _REDRAW_S = 0.11  # at the latest, with no new picture
 _MOVE_S = 0.03  # between two positions of a flight
 _RELEASE_HINT_S = 4.0
+_DESKTOP_SHARE = 0.92  # of the desktop for the first window
 _QUIET_S = 0.4  # a connection younger than this gets no card: a flash of one helps nobody
 
 
@@ -72,7 +73,16 @@ class App:
     def _open_window(self) -> pygame.Surface:
         if self._is_full:
             return pygame.display.set_mode(pygame.display.get_desktop_sizes()[0], pygame.FULLSCREEN)
-        return pygame.display.set_mode((BASE_WIDTH_PX, BASE_HEIGHT_PX), pygame.RESIZABLE)
+        return pygame.display.set_mode(self._window_size(), pygame.RESIZABLE)
+
+    @staticmethod
+    def _window_size() -> tuple[int, int]:
+        """The default size, or as much of it as the desktop has room for."""
+        width_px, height_px = pygame.display.get_desktop_sizes()[0]
+        share = min(1.0, _DESKTOP_SHARE * width_px / BASE_WIDTH_PX, _DESKTOP_SHARE * height_px / BASE_HEIGHT_PX)
+        if width_px >= 2 * BASE_WIDTH_PX / _DESKTOP_SHARE and height_px >= 2 * BASE_HEIGHT_PX / _DESKTOP_SHARE:
+            share = 2.0  # a 4K desktop that is not scaled
+        return (round(BASE_WIDTH_PX * share), round(BASE_HEIGHT_PX * share))
 
     def _pass(self, target: pygame.Surface) -> None:
         now_s = time.perf_counter()
@@ -142,7 +152,7 @@ class App:
         type_ = self._hud.type_
         self._screen.draw(target)
         self._hud.draw(target, self._walk, now_s)
-        card = card_for(self._walk.status)
+        card = card_for(self._walk.status, now_s - self._walk.status_s)
         if card is not None and now_s - self._walk.status_s > _QUIET_S:
             is_busy = self._walk.status.phase in (Phase.CONNECTING, Phase.LOADING)
             overlay.draw_card(target, type_, card, now_s, is_busy=is_busy)
@@ -172,6 +182,6 @@ def _prepare_desktop() -> None:
     """Settings that SDL and Windows read before the first window."""
     os.environ.setdefault("SDL_MOUSE_RELATIVE_SCALING", "0")
     if sys.platform == "win32":
-        import ctypes
+        import ctypes  # noqa: PLC0415 - there is nothing to import elsewhere
 
         ctypes.windll.user32.SetProcessDPIAware()

@@ -11,7 +11,7 @@ from client.picture import Picture, decode
 from client.report import Record, Report, write_report
 from client.routes import Route, route
 from client.stepping import steps_for
-from client.wire import Refused, Visit, hello, open_socket, receive
+from client.wire import RefusedError, Visit, hello, open_socket, receive
 from shared.protocol import Done, Error, Frame, Goodbye, Input, Message, Stats, Welcome, pack, unpack_server
 
 
@@ -81,14 +81,14 @@ class _ExactWalk:
     async def _next(self, socket: ClientConnection) -> Message:
         message = unpack_server(await receive(socket))
         if isinstance(message, Error) and message.fatal:
-            raise Refused(message)
+            raise RefusedError(message)
         return message
 
 
 def walk_exact(
     visit: Visit, route_name: str, seconds: float, *, report_path: Path | None = None
 ) -> tuple[Report, list[ExactFrame]]:
-    """Walk a route in exact mode. Returns the report and every frame in order. Raises wire.WIRE_ERRORS, Refused.
+    """Walk a route in exact mode. Returns the report and every frame in order. Raises wire.WIRE_ERRORS, RefusedError.
 
     A broken connection ends the walk: a second attempt on the same world would not draw the same frames.
     """

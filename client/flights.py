@@ -59,7 +59,7 @@ def draw_flights(
         here = _at(flight, strips, flight.progress(now_s), type_)
         for index in range(_TAIL, 0, -1):
             x_px, y_px = _at(flight, strips, max(0.0, flight.progress(now_s - 0.035 * index)), type_)
-            radius_px = type_.px(2.6 - 0.35 * index)
+            radius_px = type_.px(2.2 - 0.3 * index)
             blit_centred(target, disc(radius_px, colour, 190 - 34 * index), x_px, y_px)
         before = _at(flight, strips, max(0.0, flight.progress(now_s) - 0.04), type_)
         _draw_head(target, here, math.atan2(here[1] - before[1], here[0] - before[0]), colour, type_)
@@ -88,7 +88,7 @@ def _anchor(
 
 
 def _draw_head(target: pygame.Surface, at: tuple[float, float], angle_rad: float, colour: Colour, type_: Type) -> None:
-    length_px = type_.px(7)
+    length_px = type_.px(5.5)
     points = [
         (at[0] + length_px * math.cos(angle_rad + turn), at[1] + length_px * math.sin(angle_rad + turn))
         for turn in (0.0, 2.45, -2.45)

@@ -18,14 +18,14 @@ from client.walk import Walk
 from client.wire import Visit
 
 DISPLAY_HZ = 60.0
-GIVE_UP_S = 5.0  # without any answer of a server
+GIVE_UP_S = 4.0  # without any answer of a server
 _REPORT_S = 10.0
 _TURN_MARGIN = 0.9  # of the model's largest turn rate
 
-__all__ = ["ExactFrame", "Unreachable", "walk", "walk_exact"]
+__all__ = ["ExactFrame", "UnreachableError", "walk", "walk_exact"]
 
 
-class Unreachable(Exception):
+class UnreachableError(Exception):
     """No frame was ever shown; the text says why and what to do."""
 
     def __init__(self, card: Card) -> None:
@@ -41,7 +41,7 @@ def walk(
     give_up_s: float = GIVE_UP_S,
     on_picture: Callable[[Picture], None] | None = None,
 ) -> Report:
-    """Walk a route live until `seconds` after the first frame, connected or not. Raises Unreachable, RouteError."""
+    """Walk live until `seconds` after the first frame, connected or not. Raises UnreachableError, RouteError."""
     path = route(route_name, seconds)
     link = Link(visit)
     link.start()
@@ -91,9 +91,11 @@ def _within(path: Route, seconds: float, turn_rad_s: float) -> Route:
 
 
 def _check_patience(walked: Walk, waited_s: float, give_up_s: float) -> None:
-    """Raise Unreachable when a server refuses, or when none ever answered within `give_up_s`."""
+    """Raise UnreachableError when a server refuses, or when none ever answered within `give_up_s`."""
     status = walked.status
     is_silent = status.phase in (Phase.CONNECTING, Phase.LOST) and not status.has_walked and waited_s > give_up_s
     if status.phase is Phase.REFUSED or is_silent:
         card = card_for(status) or Card("No frame came")
-        raise Unreachable(Card(card.title, tuple(line.split(" Trying again")[0] for line in card.lines)))
+        raise UnreachableError(
+            Card(card.title, tuple(line for line in card.lines if not line.startswith("Trying again")))
+        )

@@ -112,7 +112,7 @@ class Hud:
         type_, stats = self.type_, walk.atlas.stats
         p50_ms, _ = walk.record.latency_lately_ms()
         stalls = stats.stalls if stats else 0
-        left = type_.text(f"{walk.record.fps_lately(now_s):.1f} fps   {ms_in_words(p50_ms)} ms", 12, INK)
+        left = type_.text(f"{walk.record.fps_lately(now_s):.1f} fps · {ms_in_words(p50_ms)} ms to photon", 12, INK)
         right = type_.text(f"{stalls} stalls", 12, ALERT if stalls else DIM)
         pad_px, bar_px, height_px = type_.px(12), type_.px(58), type_.px(30)
         width_px = left.get_width() + right.get_width() + 3 * (bar_px + pad_px) + 3 * pad_px

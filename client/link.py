@@ -23,7 +23,7 @@ from client.mailbox import Arrivals, ControlsBox
 from client.picture import decode
 from client.status import Notice, Phase, Status
 from client.stepping import Stepping
-from client.wire import WIRE_ERRORS, Refused, Trouble, Visit, hello, open_socket, receive, trouble_of
+from client.wire import WIRE_ERRORS, RefusedError, Trouble, Visit, hello, open_socket, receive, trouble_of
 from shared.protocol import (
     BlockNote,
     Done,
@@ -64,16 +64,19 @@ class Link:
         self._newest_id = -1
         self._ack = -1
         self._pauses: list[bool] = []
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None  # from start to the end of the thread
         self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
 
     def close(self, timeout_s: float = 3.0) -> None:
         """Say goodbye and end the thread. Blocks for at most `timeout_s`."""
+        if self._loop is None:
+            return
         with contextlib.suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(timeout_s)
@@ -88,17 +91,22 @@ class Link:
 
     def submit(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
         """Run a coroutine on the link's event loop, for files that must not block the player's thread."""
+        if self._loop is None:
+            raise RuntimeError("the link was not started")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _run(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
         try:
-            self._loop.run_until_complete(self._keep_visiting())
-        except Exception:  # the top of the thread: the player must see it, whatever it was
+            loop.run_until_complete(self._keep_visiting())
+        except Exception:  # noqa: BLE001 - the top of the thread: the player must see it, whatever it was
             _log.exception("event=link_failed")
             text = "The client's connection thread failed; its log says why. Start the client again."
             self._say(Status(Phase.REFUSED, text=text, code="internal"))
         finally:
-            self._loop.close()
+            loop.close()
 
     async def _keep_visiting(self) -> None:
         attempt = 0
@@ -114,7 +122,7 @@ class Link:
                 self._say(Status(Phase.REFUSED, text=trouble.text, code=trouble.code))
                 await self._closing.wait()
                 return
-            wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S)) - 1] * random.uniform(0.8, 1.2)
+            wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S)) - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
             self._say(Status(Phase.LOST, text=trouble.text, code=trouble.code, attempt=attempt, retry_s=wait_s))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), wait_s)
@@ -129,7 +137,7 @@ class Link:
                 await socket.send(pack(hello(self._visit, self._resume, self._world)))
                 await self._converse(socket)
             return Trouble("The visit ended.")
-        except Refused as refused:
+        except RefusedError as refused:
             if self._resume and "resume" in refused.error.code:  # the session is gone: come in anew
                 self._resume = ""
                 return Trouble(refused.error.text)
@@ -178,7 +186,7 @@ class Link:
             self._stepping.done(message.seq)
         elif isinstance(message, Error):
             if message.fatal:
-                raise Refused(message)
+                raise RefusedError(message)
             self.arrivals.put_news(Notice(message.text))
 
     def _take_welcome(self, welcome: Welcome) -> None:

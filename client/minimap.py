@@ -1,6 +1,6 @@
 """The map from above: the trail, the blocks by tier, where you stand and where you are foreseen. Main thread.
 
-North (z forward) is up. The map follows the player and zooms so that what was walked lately fits.
+North (z forward) is up. The map zooms so that all that is known fits, and follows the player once it no longer does.
 """
 
 import math
@@ -12,7 +12,8 @@ from client.atlas import Atlas, Place
 from client.theme import ACCENT, DIM, INK, LINE, PANEL, Colour, Type, blit_centred, disc, mix
 from shared.pose import Pose
 
-_MIN_REACH_M, _MAX_REACH_M = 2.5, 20.0
+_MIN_REACH_M, _MAX_REACH_M = 2.0, 20.0
+_EDGE_M = 0.9  # kept free around everything
 _HALF_VIEW_RAD = math.pi / 4.0
 _EASE_S = 0.6
 _TRAIL: Colour = (112, 124, 138)
@@ -66,17 +67,27 @@ class Minimap:
         return small
 
     def _frame(self, surface: pygame.Surface, atlas: Atlas, now_s: float) -> _Frame:
-        pose = atlas.pose or Pose()
-        points = [*atlas.trail[-400:], *((place.x_m, place.z_m) for place in atlas.places.values())]
-        far_m = max((max(abs(x - pose.x_m), abs(z - pose.z_m)) for x, z in points), default=0.0)
-        wanted_m = min(_MAX_REACH_M, max(_MIN_REACH_M, far_m * 1.12 + 0.4))
+        centre_m, wanted_m = _extent(atlas)
         share = 1.0 if self._centre_m is None else min(1.0, (now_s - self._drawn_s) / _EASE_S)
-        from_x, from_z = self._centre_m or (pose.x_m, pose.z_m)
+        from_x, from_z = self._centre_m or centre_m
         self._reach_m += (wanted_m - self._reach_m) * share
-        self._centre_m = (from_x + (pose.x_m - from_x) * share, from_z + (pose.z_m - from_z) * share)
+        self._centre_m = (from_x + (centre_m[0] - from_x) * share, from_z + (centre_m[1] - from_z) * share)
         self._drawn_s = now_s
         width_px, height_px = surface.get_size()
         return _Frame(*self._centre_m, min(width_px, height_px) / (2.0 * self._reach_m), (width_px / 2, height_px / 2))
+
+
+def _extent(atlas: Atlas) -> tuple[tuple[float, float], float]:
+    """(centre, reach) in metres: all that is known if it fits, else what lies around the player."""
+    pose = atlas.pose or Pose()
+    here = (pose.x_m, pose.z_m)
+    points = [here, *atlas.trail[-400:], *((place.x_m, place.z_m) for place in atlas.places.values())]
+    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
+    low_z, high_z = min(z for _, z in points), max(z for _, z in points)
+    reach_m = max(high_x - low_x, high_z - low_z) / 2.0 + _EDGE_M
+    if reach_m > _MAX_REACH_M:
+        return (here, _MAX_REACH_M)
+    return (((low_x + high_x) / 2.0, (low_z + high_z) / 2.0), max(_MIN_REACH_M, reach_m))
 
 
 def _draw_grid(surface: pygame.Surface, frame: _Frame, unit_px: float) -> None:

@@ -46,14 +46,13 @@ def draw_card(target: pygame.Surface, type_: Type, card: Card, now_s: float, *, 
     if card.share is not None:
         _draw_bar(
             target,
-            type_,
             pygame.Rect(place.left + pad_px, top_px + type_.px(10), width_px - 2 * pad_px, type_.px(8)),
             card.share,
             now_s,
         )
 
 
-def _draw_bar(target: pygame.Surface, type_: Type, place: pygame.Rect, share: float, now_s: float) -> None:
+def _draw_bar(target: pygame.Surface, place: pygame.Rect, share: float, now_s: float) -> None:
     """A bar that breathes, so that a slow stage does not look dead."""
     target.blit(slab(place.width, place.height, place.height // 2, TROUGH, 255), place)
     fill_px = max(place.height, round(place.width * share))
@@ -77,7 +76,7 @@ def draw_help(target: pygame.Surface, type_: Type) -> None:
     target.blit(_veil(target.get_size()), (0, 0))
     pad_px, line_px = type_.px(28), type_.px(24)
     width_px = type_.px(640)
-    height_px = 2 * pad_px + type_.px(34) + line_px * (len(HELP) + 5)
+    height_px = 2 * pad_px + type_.px(34) + line_px * (len(HELP) + 4)
     place = pygame.Rect(0, 0, width_px, height_px)
     place.center = target.get_rect().center
     target.blit(slab(width_px, height_px, type_.px(14), PANEL, 240, TROUGH), place)

@@ -31,7 +31,7 @@ class Picture:
 
 
 def _fast_jpeg() -> Callable[..., Any] | None:
-    """simplejpeg's decoder where the extra `fast` is installed: half of Pillow's time."""
+    """The decoder of simplejpeg where the extra `fast` is installed: half of Pillow's time."""
     try:
         return import_module("simplejpeg").decode_jpeg
     except ImportError:

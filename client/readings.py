@@ -29,9 +29,9 @@ def bytes_in_words(num_bytes: float) -> str:
 
 
 def ms_in_words(value_ms: float | None) -> str:
-    """Milliseconds without needless digits; a dash when nothing was measured."""
+    """Milliseconds without needless digits; a hyphen when nothing was measured."""
     if value_ms is None:
-        return "–"
+        return "-"
     return f"{value_ms:.0f}" if value_ms >= 9.5 or value_ms == 0.0 else f"{value_ms:.2g}"
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ _ID_BITS = 48  # of each of the two numbers in a picture
 Paint = Callable[[Pose, int, int], NDArray[np.uint8]]
 
 
-def paint_numbers(pose: Pose, frame_id: int, input_seq: int) -> NDArray[np.uint8]:
+def paint_numbers(_: Pose, frame_id: int, input_seq: int) -> NDArray[np.uint8]:
     """[H, W, 3]: the frame's id and its input's number as black and white cells; the pose is not drawn."""
     numbers = (frame_id << _ID_BITS) | (input_seq + 1)
     num_cells = WIDTH_PX * HEIGHT_PX // _CELL_PX**2
@@ -115,7 +115,7 @@ class Rehearsal:
         self.inputs: list[Input] = []
         self.unacknowledged = 0  # the most frames that were under way
 
-    def __enter__(self) -> "Rehearsal":
+    def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait(5.0)
         return self
@@ -247,5 +247,5 @@ def _bearer(socket: ServerConnection) -> str:
 
 if __name__ == "__main__":
     with Rehearsal(replace(Play(), port=8765)) as rehearsal:
-        print(f"rehearsing at {rehearsal.url}; Ctrl+C ends it")
+        print(f"rehearsing at {rehearsal.url}; Ctrl+C ends it")  # noqa: T201 - a command line
         threading.Event().wait()

@@ -105,12 +105,12 @@ def _from_legs(name: str, seconds: float, turn_rad_s: float) -> Route:
 
 def parse_route(text: str, name: str) -> Route:
     """The route in the text of a route file. Raises RouteError with the number of the first bad line."""
+    if text.count("\n") > MAX_LINES:
+        raise RouteError(f"{name} has more than {MAX_LINES} lines")
     lines: list[RouteLine] = []
     for number, raw in enumerate(text.splitlines(), start=1):
         if not raw.strip():
             continue
-        if len(lines) >= MAX_LINES:
-            raise RouteError(f"{name} has more than {MAX_LINES} lines")
         try:
             lines.append(_parse_line(raw, lines[-1] if lines else RouteLine(0.0, Key(0))))
         except (ValueError, RecursionError) as error:
@@ -126,7 +126,9 @@ def _parse_line(raw: str, before: RouteLine) -> RouteLine:
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg}") from error
     if not isinstance(value, dict):
-        raise ValueError('a line is an object like {"t_s": 0.5, "keys": "W", "mouse": [4, 0]}')
+        raise ValueError(  # noqa: TRY004 - the file is wrong, not the program
+            'a line is an object like {"t_s": 0.5, "keys": "W", "mouse": [4, 0]}'
+        )
     entry = cast("dict[str, object]", value)
     unknown = sorted(set(entry) - _FIELDS)
     if unknown:

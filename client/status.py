@@ -84,8 +84,8 @@ def refusal_kind(code: str) -> str:
     return next((kind for word, kind in _REFUSAL_WORDS.items() if word in code.lower()), "")
 
 
-def card_for(status: Status) -> Card | None:
-    """What to write over the picture; None while the player walks."""
+def card_for(status: Status, waited_s: float = 0.0) -> Card | None:
+    """What to write over the picture, `waited_s` after the status began; None while the player walks."""
     if status.phase is Phase.WALKING:
         return None
     if status.phase is Phase.CONNECTING:
@@ -96,28 +96,18 @@ def card_for(status: Status) -> Card | None:
         title, lines = _REFUSALS.get(refusal_kind(status.code), ("The server refused this visit", ()))
         said = (f"It says: {status.text}",) if status.text else ()
         return Card(title, (*said, *lines))
-    return _lost(status)
+    return _lost(status, waited_s)
 
 
-def _lost(status: Status) -> Card:
-    again = f"Trying again in {status.retry_s:.0f} s" if status.retry_s >= 1.0 else "Trying again now"
+def _lost(status: Status, waited_s: float) -> Card:
+    left_s = status.retry_s - waited_s
+    again = f"Trying again in {left_s:.0f} s" if left_s >= 0.5 else "Trying again now"
+    again = f"{again} (attempt {status.attempt})."
     if status.has_walked:
-        return Card(
-            "Connection lost",
-            (
-                status.text,
-                "Your world is kept on the server: you go on where you stood.",
-                f"{again} (attempt {status.attempt}).",
-            ),
-        )
-    return Card(
-        "No server answers",
-        (
-            status.text,
-            f"Either no server runs at {status.url}, or a firewall is between.",
-            f"Start one with `make serve`. {again} (attempt {status.attempt}).",
-        ),
-    )
+        meaning = "Your world is kept on the server: you go on where you stood."
+        return Card("Connection lost", (status.text, meaning, again))
+    advice = f"Start one with `make serve`, or check the address {status.url} and the firewall."
+    return Card("No server answers", (status.text, advice, again))
 
 
 _PAUSES = {

@@ -8,6 +8,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from client.status import refusal_kind
 from shared.protocol import MAX_SERVER_MESSAGE_BYTES, PROTOCOL_VERSION, Codec, Error, Hello, Mode, ProtocolError
 
+_SILENCES: dict[type[BaseException], str] = {
+    TimeoutError: "It did not answer within 5 seconds.",
+    ConnectionRefusedError: "Nothing listens there.",
+}
 WIRE_ERRORS = (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, InvalidURI, ProtocolError)
 
 
@@ -36,7 +40,7 @@ class Trouble:
     is_refusal: bool = False
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The server sent a fatal error."""
 
     def __init__(self, error: Error) -> None:
@@ -82,7 +86,7 @@ def hello(visit: Visit, resume: str, world: str) -> Hello:
 
 def trouble_of(error: BaseException) -> Trouble:
     """What a failure means to the player."""
-    if isinstance(error, Refused):
+    if isinstance(error, RefusedError):
         return Trouble(error.error.text, error.error.code, is_refusal=True)
     if isinstance(error, ProtocolError):
         return Trouble(f"The server sent something that this client cannot read: {error.text}", error.code)
@@ -92,11 +96,7 @@ def trouble_of(error: BaseException) -> Trouble:
         return Trouble(str(error), "address", is_refusal=True)
     if isinstance(error, ConnectionClosed):
         return _of_close(error)
-    if isinstance(error, TimeoutError):
-        return Trouble("It did not answer within 5 seconds.")
-    if isinstance(error, ConnectionRefusedError):
-        return Trouble("Nothing listens there.")
-    return Trouble(f"{error}".rstrip(".") + ".")
+    return Trouble(_SILENCES.get(type(error), f"{error}".rstrip(".") + "."))
 
 
 def _of_http(status: int) -> Trouble:

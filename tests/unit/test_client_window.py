@@ -1,0 +1,214 @@
+"""Hands, HUD and cards on SDL's dummy driver: what a player's events do, and what is drawn where."""
+
+import os
+from collections.abc import Iterator
+
+os.environ["SDL_VIDEODRIVER"] = "dummy"
+os.environ["SDL_AUDIODRIVER"] = "dummy"
+
+import pygame
+import pytest
+
+from client import overlay
+from client.flights import Flights
+from client.hud import Hud, HudMode
+from client.keys import Action, Hands
+from client.link import Link
+from client.picture import Picture
+from client.rehearsal import HEIGHT_PX, WIDTH_PX, paint_numbers
+from client.screen import Screen, letterbox
+from client.status import Card
+from client.theme import ACCENT, BACKDROP, Type, scale_for
+from client.walk import Walk
+from client.wire import Visit
+from shared.controls import Key
+from shared.pose import Pose
+from shared.protocol import BlockNote, Stats, TierState, Welcome
+from shared.tiers import Tier
+
+SIZE = (1152, 768)
+
+
+@pytest.fixture
+def window() -> Iterator[pygame.Surface]:
+    """A window that nobody sees."""
+    pygame.display.init()
+    pygame.font.init()
+    yield pygame.display.set_mode(SIZE)
+    pygame.quit()
+
+
+def press(hands: Hands, scancode: int, *, is_down: bool = True) -> Action | None:
+    """A key goes down or up."""
+    kind = pygame.KEYDOWN if is_down else pygame.KEYUP
+    return hands.take(pygame.event.Event(kind, scancode=scancode, key=0, mod=0, unicode=""), 0.0)
+
+
+def walk_with_memory() -> Walk:
+    """A walk that was welcomed and knows of three blocks, one a tier, and a recall; its link is never started."""
+    walk = Walk(Link(Visit("ws://127.0.0.1:9/ws")), "ws://127.0.0.1:9/ws")
+    box = walk.link.arrivals
+    box.put_news(
+        Welcome(
+            version=1, session="s", world="w", seed=1, model="m", mode="live", role="driver", codec="jpeg", fps=10.0,
+            width=WIDTH_PX, height=HEIGHT_PX, frames_per_chunk=2, max_recall=4, walk_m_s=1.0, turn_rad_s=2.0,
+            max_pitch_rad=0.0, credit=2, resume="r",
+        )
+    )  # fmt: skip
+    blocks = [(tier, tier - 1.0, 1.0, 0.0, tier, False) for tier in range(3)]
+    box.put_news(BlockNote(blocks=blocks, moves=[(0, 1, 0), (2, -1, 2)]))
+    box.put_news(
+        Stats(
+            chunk=7, tiers=[TierState(blocks=4, used_bytes=50, budget_bytes=100)] * 3, wanted=[9], recalled=[9],
+            recalled_tiers=[1], stale=True, hits=[0, 1, 0], chunks=7, stale_chunks=1, lost=0, forgotten=0, missed=0,
+            fetched_bytes=0, spilled_bytes=0, disk_read_bytes=0, disk_written_bytes=0, queued_moves=0, stalls=1,
+            preempted=0, longest_wait_ms=1.0, prediction_error_m=0.0, prediction_error_rad=0.0,
+            foreseen=(0.5, 0.0, 0.5, 0.2, 0.0), stages_ms={}, notes=[],
+        )
+    )  # fmt: skip
+    walk.update(0.0)
+    walk.atlas.stand(Pose())
+    return walk
+
+
+def test_keys_are_places_on_the_keyboard_and_release_when_let_go(window: pygame.Surface) -> None:
+    hands = Hands()
+    press(hands, pygame.KSCAN_W)
+    press(hands, pygame.KSCAN_D)
+    assert hands.keys == Key.FORWARD | Key.RIGHT
+    press(hands, pygame.KSCAN_W, is_down=False)
+    assert hands.keys == Key.RIGHT
+
+
+def test_losing_the_focus_releases_the_keys_at_once_and_the_mouse_after_a_moment(window: pygame.Surface) -> None:
+    hands = Hands()
+    press(hands, pygame.KSCAN_W)
+    hands.take(pygame.event.Event(pygame.MOUSEBUTTONDOWN, button=1, pos=(5, 5)), 0.0)
+    hands.take(pygame.event.Event(pygame.WINDOWFOCUSLOST), 1.0)
+    assert hands.keys == Key(0)
+    hands.travel(1.05, 0.016)
+    assert hands.is_captured
+    hands.travel(1.2, 0.016)
+    assert not hands.is_captured
+
+
+def test_a_short_loss_of_focus_does_not_let_the_mouse_go(window: pygame.Surface) -> None:
+    hands = Hands()
+    hands.capture(on=True)
+    hands.take(pygame.event.Event(pygame.WINDOWFOCUSLOST), 1.0)
+    hands.take(pygame.event.Event(pygame.WINDOWFOCUSGAINED), 1.05)
+    hands.travel(2.0, 0.016)
+    assert hands.is_captured
+
+
+def test_mouse_travel_adds_up_only_while_captured(window: pygame.Surface) -> None:
+    hands = Hands()
+    motion = pygame.event.Event(pygame.MOUSEMOTION, rel=(7, -2), pos=(0, 0), buttons=(0, 0, 0))
+    hands.take(motion, 0.0)
+    assert hands.travel(0.0, 0.016) == (0.0, 0.0)
+    hands.take(pygame.event.Event(pygame.MOUSEBUTTONDOWN, button=1, pos=(5, 5)), 0.0)
+    hands.take(motion, 0.0)
+    hands.take(motion, 0.0)
+    assert hands.travel(0.0, 0.016) == (14.0, -4.0)
+    press(hands, pygame.KSCAN_ESCAPE)
+    assert not hands.is_captured
+    assert pygame.mouse.get_visible()
+
+
+def test_arrow_keys_turn_without_a_mouse(window: pygame.Surface) -> None:
+    hands = Hands()
+    press(hands, pygame.KSCAN_LEFT)
+    dx, _ = hands.travel(0.0, 0.1)
+    assert dx == pytest.approx(-48.0)
+
+
+@pytest.mark.parametrize(
+    ("scancode", "action"),
+    [
+        (pygame.KSCAN_F1, Action.HELP),
+        (pygame.KSCAN_F11, Action.FULL_SCREEN),
+        (pygame.KSCAN_H, Action.HUD),
+        (pygame.KSCAN_P, Action.PAUSE),
+    ],
+)
+def test_the_clients_own_keys(window: pygame.Surface, scancode: int, action: Action) -> None:
+    assert press(Hands(), scancode) is action
+
+
+def test_the_full_hud_shows_each_tier_in_its_colour_and_leaves_the_picture_free(window: pygame.Surface) -> None:
+    hud = Hud(Type(1.0))
+    window.fill((10, 20, 30))
+    hud.draw(window, walk_with_memory(), 10.0)
+    assert window.get_at((400, 400))[:3] == (10, 20, 30)
+    column = [window.get_at((900, y))[:3] for y in range(300, 560)]
+    for tier in Tier:
+        nearest = min(sum(abs(a - b) for a, b in zip(pixel, ACCENT[tier], strict=True)) for pixel in column)
+        assert nearest < 90, tier
+
+
+def test_half_full_strips_are_half_filled(window: pygame.Surface) -> None:
+    hud = Hud(Type(1.0))
+    hud.draw(window, walk_with_memory(), 10.0)
+    region = hud.moving_region(10.1)
+    assert region is not None  # two blocks are under way
+    assert window.get_rect().contains(region)
+    pygame.image.tobytes(window, "RGB")
+
+
+def test_h_goes_round_and_off_draws_nothing(window: pygame.Surface) -> None:
+    hud = Hud(Type(1.0))
+    modes = [hud.mode]
+    for _ in range(3):
+        modes.append(modes[-1].following)
+    assert modes == [HudMode.FULL, HudMode.COMPACT, HudMode.OFF, HudMode.FULL]
+    window.fill((1, 2, 3))
+    hud.mode = HudMode.OFF
+    hud.draw(window, walk_with_memory(), 10.0)
+    assert pygame.transform.average_color(window)[:3] == (1, 2, 3)
+    hud.mode = HudMode.COMPACT
+    hud.draw(window, walk_with_memory(), 10.0)
+    assert window.get_at((24, 40))[:3] != (1, 2, 3)
+
+
+def test_flights_take_off_one_after_the_other_and_land() -> None:
+    walk = walk_with_memory()
+    flights = Flights()
+    flights.feed(walk.atlas.moves, 5.0)
+    assert not walk.atlas.moves
+    assert len(flights.under_way(5.0)) == 1
+    assert len(flights.under_way(5.5)) == 2
+    flights.feed(walk.atlas.moves, 9.0)
+    assert flights.under_way(9.0) == []
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (3840, 2160), (700, 500)])
+def test_everything_fits_and_draws_at_every_size(size: tuple[int, int]) -> None:
+    pygame.display.init()
+    pygame.font.init()
+    target = pygame.display.set_mode(size)
+    type_ = Type(scale_for(*size))
+    hud = Hud(type_)
+    hud.draw(target, walk_with_memory(), 10.0)
+    overlay.draw_help(target, type_)
+    overlay.draw_card(target, type_, Card("Getting ready", ("words " * 40,), 0.5), 1.0, is_busy=True)
+    overlay.draw_hint(target, type_, overlay.CAPTURE_HINT, at_top=False)
+    region = hud.moving_region(10.1)
+    assert region is not None
+    assert target.get_rect().contains(region)
+    pygame.quit()
+
+
+def test_a_picture_is_letterboxed_and_its_cells_stay_where_they_are(window: pygame.Surface) -> None:
+    assert letterbox((96, 64), (1920, 1080)) == pygame.Rect(150, 0, 1620, 1080)
+    rgb = paint_numbers(Pose(), 1, 0).tobytes()  # bit 0 says input 0, bit 48 says frame 1
+    screen = Screen()
+    screen.draw(window)
+    assert window.get_at((5, 5))[:3] == BACKDROP
+    screen.show(
+        Picture(frame_id=1, pts_s=0.0, chunk=0, index=0, pose=Pose(), input_seq=0, held_ms=0.0, seeded=False,
+                width_px=WIDTH_PX, height_px=HEIGHT_PX, rgb=rgb)
+    )  # fmt: skip
+    screen.draw(window)
+    assert window.get_at((48, 48))[:3] == (255, 255, 255)
+    assert window.get_at((144, 48))[:3] == (0, 0, 0)
+    assert window.get_at((48, 4 * 96 + 48))[:3] == (255, 255, 255)
