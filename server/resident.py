@@ -15,6 +15,7 @@ from server.session import Session
 from shared.protocol import Done, Error, ExactStep, Input, Paused, Role, Welcome
 
 MAX_SEATS = 8
+WORTH_SAYING_S = 0.5  # a hiccup of the network is no pause
 GRACE_S = 60.0  # how long a session waits for its driver to come back
 SPARE_CAPACITY = 4  # frames an outbox holds beyond two chunks
 
@@ -33,6 +34,7 @@ class Resident:
         self._frames_per_chunk = frames_per_chunk
         self._fps = fps
         self._poke = poke
+        self._read_s = 0.0  # when the driver was last seen reading
         self._is_paused = False
         self._is_over = False
         self._empty_since_s: float | None = time.monotonic()
@@ -51,7 +53,10 @@ class Resident:
             self._say("player")
             return None
         start_s = self.session.pace.start_s(now_s, outbox.unsent, outbox.last_due_s())
-        self._say("" if start_s is not None else "reader")
+        if start_s is not None:
+            self._read_s = now_s
+        is_waiting = now_s - self._read_s > WORTH_SAYING_S
+        self._say("reader" if is_waiting else "")
         return start_s
 
     def _exact_start_s(self, now_s: float, driver: Seat) -> float | None:
@@ -96,6 +101,7 @@ class Resident:
             self._unseat_driver()
             self.session.restart_inputs()
             self._empty_since_s, self._is_over = None, False
+            self._read_s = time.monotonic()
         outbox = Outbox(self._fps, 2 * self._frames_per_chunk + SPARE_CAPACITY, wake=wake)
         outbox.every_frame = self.session.mode == "exact"
         seat = Seat(self, welcome(self.resume if role == "driver" else ""), role, outbox, wake)

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from models.matrix_game_2.config import Config, MotionScale
 from shared.controls import Controls, Key
-from shared.pose import MOUSE_RAD_PER_COUNT
 
 UPSTREAM_STEP = 0.1  # the only mouse magnitude that upstream ever sends, spec 2
 TEMPLERUN_SLOTS = ("nomove", "jump", "slide", "turnleft", "turnright", "leftside", "rightside")  # spec 2
@@ -51,16 +49,6 @@ def windows(rows: torch.Tensor, start: int, frames: int, ratio: int, width: int,
     return rows[torch.tensor(wanted, device=rows.device)]  # [F, width, C]
 
 
-def rows_from_controls(controls: Sequence[Controls], config: Config) -> ActionRows:
-    """One action row per control, in the vectors of the config's variant."""
-    action = config.network.action
-    if action is None:
-        raise ValueError("this network has no action module")
-    keyboard = [keyboard_vector(item, config.kind, action.keyboard_dim_in) for item in controls]
-    mouse = [mouse_vector(item, config.kind, config.motion) for item in controls] if action.enable_mouse else None
-    return ActionRows(torch.tensor(keyboard), None if mouse is None else torch.tensor(mouse))
-
-
 def keyboard_vector(controls: Controls, kind: str, size: int) -> list[float]:
     """The keyboard row `[size]` of a control (spec 2)."""
     keys = controls.keys
@@ -81,18 +69,6 @@ def _templerun_slot(controls: Controls) -> int:
         if key in controls.keys:
             return TEMPLERUN_SLOTS.index(name)
     return 0
-
-
-def mouse_vector(controls: Controls, kind: str, scale: MotionScale) -> list[float]:
-    """The mouse row `[pitch, yaw]` of a control, inside what the model was trained on."""
-    limit = scale.max_unit
-    if kind == "gta_drive":  # steering: A and D are the mouse, spec 2
-        steering = float(Key.RIGHT in controls.keys) - float(Key.LEFT in controls.keys)
-        if steering:
-            return [0.0, steering * limit]
-    pitch = -controls.mouse_dy * MOUSE_RAD_PER_COUNT / scale.pitch_rad_per_unit
-    yaw = controls.mouse_dx * MOUSE_RAD_PER_COUNT / scale.yaw_rad_per_unit
-    return [min(limit, max(-limit, pitch)), min(limit, max(-limit, yaw))]
 
 
 def typed_vectors(kind: str, typed: Sequence[str]) -> tuple[list[float], list[float] | None]:

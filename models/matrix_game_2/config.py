@@ -144,10 +144,11 @@ class Config:
 
     @property
     def window_chunks(self) -> int:
-        """Chunks that attention spans, the one being drawn included."""
+        """Earlier chunks of which attention still sees a part, the sink left out."""
         if self.network.local_attn_size < 0:
             return 1 << 30
-        return -(-self.network.local_attn_size // self.num_frame_per_block)
+        rolling = self.network.local_attn_size - self.num_frame_per_block - self.network.sink_size
+        return -(-rolling // self.num_frame_per_block)
 
     @property
     def clip_tokens(self) -> int:

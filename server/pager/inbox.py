@@ -91,7 +91,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Answered when what was committed to the world (None: to any) before it does not wait to become durable any more."""
+    """Answered when what was committed to the world (None: to any) before it waits for the disk no more."""
 
     world: str | None
     answer: Answer

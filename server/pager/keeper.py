@@ -23,6 +23,7 @@ from server.pager.snapshot import Snapshot, usage_of
 from server.pager.table import Slots, Table, WorldShelf
 from server.pager.traffic import Traffic
 from server.pager.view import TableView
+from server.pager.waiters import Waiters
 from shared.tiers import Tier
 
 LOG = logging.getLogger(__name__)
@@ -58,8 +59,7 @@ class Keeper:
         self._heads: dict[str, HeadWants] = {}
         self._foreseen: dict[str, Foresee] = {}  # the newest plan of each head, not worked out yet
         self._waiting: deque[tuple[Block, Commit]] = deque()  # committed, not yet given to the codec
-        self._flushes: list[tuple[Flush, set[BlockKey]]] = []  # each with the blocks that it still waits for
-        self._closings: list[Closing] = []
+        self._waiters = Waiters(table)
         self._seen = 0
         self._is_stopping = False
 
@@ -112,7 +112,7 @@ class Keeper:
             case Closing():
                 self._close(message)
             case Flush():
-                self._flushes.append((message, self._pending(message.world)))
+                self._waiters.wait_durable(message, self._pending())
             case Stop():
                 self._is_stopping = True
 
@@ -177,7 +177,7 @@ class Keeper:
         for block in list(self._table.of_world(closing.world)):
             if block.is_alive:
                 self._traffic.end_life(block, Life.FORGOTTEN)
-        self._closings.append(closing)
+        self._waiters.wait_closed(closing)
 
     # What follows from it
 
@@ -283,20 +283,10 @@ class Keeper:
             len(self._traffic.moves) + len(self._waiting),
             tuple(self._traffic.notes),
         )
-        self._flushes = [(flush, left & self._pending(flush.world)) for flush, left in self._flushes]
-        for flush in [flush for flush, left in self._flushes if not left]:
-            worlds = self._table.worlds
-            shelves = [shelf for world, shelf in worlds.items() if flush.world in (None, world)]
-            flush.answer.give(is_good=not any(shelf.stuck for shelf in shelves))
-        self._flushes = [(flush, left) for flush, left in self._flushes if left]
-        for closing in [closing for closing in self._closings if not any(self._table.of_world(closing.world))]:
-            self._closings.remove(closing)
-            del self._table.worlds[closing.world]
-            closing.answer.give(is_good=True)
+        self._waiters.answer(self._pending())
 
-    def _pending(self, world: str | None) -> set[BlockKey]:
-        """The blocks of the world (None: of any) that are on their way to becoming durable."""
+    def _pending(self) -> set[BlockKey]:
+        """The blocks that are on their way to becoming durable."""
         keys = {key for key, route in self._traffic.moves if route in (Route.ENCODE, Route.WRITE)}
         keys |= {block.key for block, _ in self._waiting if block.is_alive}
-        keys |= {key for shelf in self._table.worlds.values() for key in shelf.unsaved}
-        return {key for key in keys if world in (None, key.world)}
+        return keys.union(*(shelf.unsaved for shelf in self._table.worlds.values()))

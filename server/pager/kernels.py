@@ -39,6 +39,17 @@ def _stage(source: Array, target: Array, half: int) -> None:
         target[i + half] = first - second
 
 
+@_inlined
+def _butterfly(one: Array, two: Array, half: int, pairs: int, is_odd: bool) -> Array:  # noqa: FBT001  # a kernel's flag
+    """All stages, from `one`; returns the buffer that holds the result."""
+    for _ in range(pairs):
+        _stage(one, two, half)
+        _stage(two, one, half)
+    if is_odd:
+        _stage(one, two, half)
+    return two if is_odd else one
+
+
 @_compiled
 def _extremes(values: Array, spare: Array, pair: Array, half: int) -> None:
     """Least and greatest of `values` into pair[0] and pair[1]; overwrites `spare`, which has the same length."""
@@ -89,14 +100,8 @@ def encoder(group: int) -> Kernel:
             for index in range(scales.shape[1]):
                 for j in range(group):
                     one_bits[j] = np.uint32(rows[row, index * group + j]) << np.uint32(16)
-                for _ in range(pairs):
-                    _stage(one, two, half)
-                    _stage(two, one, half)
-                if is_odd:
-                    _stage(one, two, half)
-                    values, spare = two, one
-                else:
-                    values, spare = one, two
+                values = _butterfly(one, two, half, pairs, is_odd)
+                spare = one if is_odd else two
                 for j in range(group):
                     values[j] *= scaling
                 _extremes(values, spare, pair, half)
@@ -129,7 +134,6 @@ def decoder(group: int, *, is_wide: bool) -> Kernel:
     @_compiled
     def decode(codes: Array, scales: Array, table: Array, undo: float, out: Array) -> None:
         one, two = np.empty(group, np.float32), np.empty(group, np.float32)
-        one_bits, two_bits = one.view(np.uint32), two.view(np.uint32)
         for row in range(codes.shape[0]):
             for index in range(scales.shape[1]):
                 scale, zero = table[scales[row, index, 0]], table[scales[row, index, 1]]
@@ -137,14 +141,8 @@ def decoder(group: int, *, is_wide: bool) -> Kernel:
                     code = codes[row, index * half + j]
                     one[j] = np.float32(code & 15) * scale + zero
                     one[j + half] = np.float32(code >> 4) * scale + zero
-                for _ in range(pairs):
-                    _stage(one, two, half)
-                    _stage(two, one, half)
-                if is_odd:
-                    _stage(one, two, half)
-                    values, bits = two, two_bits
-                else:
-                    values, bits = one, one_bits
+                values = _butterfly(one, two, half, pairs, is_odd)
+                bits = values.view(np.uint32)
                 for j in range(group):
                     values[j] *= undo
                 at = index * group

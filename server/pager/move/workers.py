@@ -55,7 +55,7 @@ class Workers:
         while (move := queue.get()) is not None:
             try:
                 done = self._carrier.carry_out(move)
-            except Exception as error:  # the top of a thread: a fault of ours must not leave slots with nobody
+            except Exception as error:  # noqa: BLE001  # the top of a thread: slots must not be left with nobody
                 done = _fault(move, error)
             self._give(done)
 
@@ -64,7 +64,7 @@ class Workers:
             moves = [move, *_waiting(queue, MAX_GROUP - 1)]
             try:
                 dones = self._carrier.make_durable(moves)
-            except Exception as error:  # the top of a thread, likewise
+            except Exception as error:  # noqa: BLE001  # the top of a thread, likewise
                 dones = [_fault(each, error) for each in moves]
             for done in dones:
                 self._give(done)
