@@ -7,11 +7,14 @@ torch is imported only once the settings are in order, so that --help and a wron
 import logging
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from server.config import Loaded, Settings, SettingsError, load_settings
+from server.config import Loaded, Settings, SettingsError, load_settings, make_worlds_folder
+
+if TYPE_CHECKING:
+    from server.engine import Engine
 
 EXIT_FAULT = 1
 EXIT_SETTINGS = 2
@@ -58,12 +61,13 @@ def serve(
     flags.pop("print_config", None)
     try:
         loaded = load_settings(flags, os.environ)
+        if print_config:
+            typer.echo(loaded.describe())
+            return
+        make_worlds_folder(loaded)
     except SettingsError as error:
         typer.echo(f"The server did not start:\n{error}", err=True)
         raise typer.Exit(EXIT_SETTINGS) from error
-    if print_config:
-        typer.echo(loaded.describe())
-        return
     _run(loaded)
 
 
@@ -81,11 +85,9 @@ def _run(loaded: Loaded) -> None:
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     from server import app as web  # noqa: PLC0415 - slow to import, and only needed here
-    from server.load import make_engine  # noqa: PLC0415 - imports torch
 
-    _set_torch_globals(loaded.settings)
     try:
-        failure = web.serve(loaded.settings, make_engine)
+        failure = web.serve(loaded.settings, _start_engine)
     except web.CannotListen as error:
         typer.echo(f"The server did not start:\n{error}", err=True)
         raise typer.Exit(EXIT_SETTINGS) from error
@@ -94,13 +96,16 @@ def _run(loaded: Loaded) -> None:
         raise typer.Exit(EXIT_FAULT)
 
 
-def _set_torch_globals(settings: Settings) -> None:
-    """The only place that sets them. Precision is pinned, or the exactness fingerprint would mean little."""
-    import torch  # noqa: PLC0415 - takes seconds
+def _start_engine(settings: Settings) -> "Engine":
+    """Set torch's globals, here and nowhere else, and start the engine. Takes seconds: torch is imported."""
+    import torch  # noqa: PLC0415 - see above
+
+    from server.load import make_engine  # noqa: PLC0415 - imports torch
 
     torch.set_num_threads(settings.threads)
     torch.set_grad_enabled(False)
-    torch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision("highest")  # or the exactness fingerprint would mean little
+    return make_engine(settings)
 
 
 def main() -> None:

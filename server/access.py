@@ -101,8 +101,9 @@ def find_fault(scope: Scope, rules: Rules) -> Denial | None:
     if len(hosts) != 1:
         return BAD_HOST
     # an address in the Host header that is the one the request arrived at cannot be a rebound name
-    arrived_at = (scope.get("server") or ("", None))[0]
-    if host_name(hosts[0]) not in rules.hosts and host_name(hosts[0]) != arrived_at:
+    arrived_at = str((scope.get("server") or ("",))[0]).removeprefix("::ffff:")
+    name = host_name(hosts[0])
+    if not name or name not in {*rules.hosts, arrived_at}:
         return BAD_HOST
     if not origins:
         return None

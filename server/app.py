@@ -26,6 +26,7 @@ from server.page import PAGE
 from shared.protocol import MAX_CLIENT_MESSAGE_BYTES
 
 NOTSENT_LOWAT_BYTES = 32_768
+DEAD_PEER_MS = 30_000
 MAX_CONNECTIONS = 256
 STOP_TIMEOUT_S = 12.0  # with uvicorn's 3 s inside the 20 s that systemd and Docker give
 ANNOUNCE_EVERY_S = 0.1
@@ -101,6 +102,8 @@ def _listen_at(family: int, kind: int, protocol: int, _name: str, address: Any) 
         if sys.platform == "linux":
             # accepted sockets inherit it: the kernel then hides 0.7 s of a stopped reader's video instead of 12 s
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
+            # and the kernel gives up on a peer that takes nothing, also after uvicorn has closed and only flushes
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_PEER_MS)
         listener.bind(address)
         listener.listen(128)
     except OSError:

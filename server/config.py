@@ -166,6 +166,21 @@ def _check(given: Mapping[str, tuple[object, str]]) -> Loaded:
     return Loaded(settings, {name: sources.get(name, "default") for name in NAMES})
 
 
+def make_worlds_folder(loaded: Loaded) -> None:
+    """Make the worlds folder when it is absent. Raises SettingsError when it cannot be made or written to."""
+    folder = loaded.settings.worlds
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"worlds ({loaded.sources['worlds']}): {folder} cannot be made: {error.strerror}."
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SettingsError(
+            f"worlds ({loaded.sources['worlds']}): {folder} cannot be written to. Choose another folder."
+        )
+
+
 def _explain(fault: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     name = str(fault["loc"][0])
     source = sources.get(name, "default")

@@ -85,6 +85,9 @@ class Connection:
             self._traffic.refused.labels(code=fault.code).inc()
             log.info("connection_refused code=%s", fault.code)
             await self._say_and_close(fault.code, fault.text)
+        except Exception:  # top of the task: our own fault ends this connection in words, and no other
+            log.exception("connection ended by a fault")
+            await self._say_and_close("fault", "The server made an error and closed this connection. Connect again.")
         finally:
             self._traffic.connections.dec()
             if self._seat is not None:

@@ -105,23 +105,23 @@ async def test_every_route_refuses_a_rebound_name(shared_server: Running, kind: 
     assert refused.value.response.status_code == 400
 
 
-async def test_the_hello_may_carry_the_token(token_server: Running) -> None:
-    client = await WireClient.enter(token_server.url, token=TOKEN)
+async def test_the_hello_may_carry_the_token(shared_token_server: Running) -> None:
+    client = await WireClient.enter(shared_token_server.url, token=TOKEN)
     assert (await client.next_frame()).id == 0
 
 
-async def test_a_bearer_needs_no_token_in_the_hello(token_server: Running) -> None:
-    client = await WireClient.enter(token_server.url, headers=BEARER)
+async def test_a_bearer_needs_no_token_in_the_hello(shared_token_server: Running) -> None:
+    client = await WireClient.enter(shared_token_server.url, headers=BEARER)
     assert (await client.next_frame()).id == 0
 
 
-async def test_a_token_never_shows_in_a_log(token_server: Running, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_never_shows_in_a_log(shared_token_server: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     for token in (TOKEN, WRONG):
-        await status_of(token_server, "http", "/healthz", {"Authorization": f"Bearer {token}"})
-        await status_of(token_server, "ws", "/ws", {"Authorization": f"Bearer {token}"})
-        await status_of(token_server, "http", f"/?token={token}", {})
-        socket = await connect(token_server.url + f"?token={token}")
+        await status_of(shared_token_server, "http", "/healthz", {"Authorization": f"Bearer {token}"})
+        await status_of(shared_token_server, "ws", "/ws", {"Authorization": f"Bearer {token}"})
+        await status_of(shared_token_server, "http", f"/?token={token}", {})
+        socket = await connect(shared_token_server.url + f"?token={token}")
         await socket.send(pack(Hello(version=PROTOCOL_VERSION, token=token)))
         await socket.recv()
     ours = [
@@ -133,17 +133,17 @@ async def test_a_token_never_shows_in_a_log(token_server: Running, caplog: pytes
     assert WRONG not in shown
 
 
-async def test_no_answer_repeats_a_token(token_server: Running) -> None:
+async def test_no_answer_repeats_a_token(shared_token_server: Running) -> None:
     async with httpx.AsyncClient() as client:
-        answer = await client.get(token_server.http + "/healthz", headers={"Authorization": f"Bearer {WRONG}"})
+        answer = await client.get(shared_token_server.http + "/healthz", headers={"Authorization": f"Bearer {WRONG}"})
     assert WRONG not in answer.text + str(answer.headers)
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_every_http_answer_has_the_page_headers(token_server: Running) -> None:
+async def test_every_http_answer_has_the_page_headers(shared_token_server: Running) -> None:
     async with httpx.AsyncClient() as client:
         for path, headers in [("/", BEARER), ("/nowhere", BEARER), ("/", {}), ("/metrics", BEARER)]:
-            answer = await client.get(token_server.http + path, headers=headers)
+            answer = await client.get(shared_token_server.http + path, headers=headers)
             assert {name: answer.headers.get(name) for name in PAGE_HEADERS} == PAGE_HEADERS
 
 
@@ -160,9 +160,9 @@ async def test_health_is_200_only_when_frames_can_be_made(server: Running) -> No
     assert await health() == (503, {"ready": False, "stage": "failed", "share": 0.5})
 
 
-async def test_the_page_says_how_to_walk_in(server: Running) -> None:
+async def test_the_page_says_how_to_walk_in(shared_server: Running) -> None:
     async with httpx.AsyncClient() as client:
-        answer = await client.get(server.http + "/")
+        answer = await client.get(shared_server.http + "/")
     assert answer.headers["content-type"].startswith("text/html")
     assert "make client URL=" in answer.text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from server.app import NOTSENT_LOWAT_BYTES, CannotListen, listen, web_address
+from server.app import DEAD_PEER_MS, NOTSENT_LOWAT_BYTES, CannotListen, listen, web_address
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -130,8 +130,12 @@ def test_the_command_line_says_that_the_port_is_taken() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_NOTSENT_LOWAT is Linux's")
 def test_the_kernel_may_not_hide_much_video() -> None:
-    with listen("127.0.0.1", 0) as listener:
-        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == NOTSENT_LOWAT_BYTES
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        listener.setblocking(True)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == NOTSENT_LOWAT_BYTES
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == DEAD_PEER_MS
 
 
 def test_the_printed_address_can_be_typed_in() -> None:

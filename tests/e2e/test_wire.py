@@ -42,17 +42,17 @@ async def walk(client: WireClient, num_frames: int) -> tuple[list[int], list[flo
 # ---- frames ----
 
 
-async def test_a_fast_client_gets_every_frame_in_order_and_on_time(server: Running) -> None:
-    client = await WireClient.enter(server.url, world="fast")
+async def test_a_fast_client_gets_every_frame_in_order_and_on_time(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url, world="fast")
     ids, gaps_s = await walk(client, 40)
     assert ids == list(range(40))
     assert p95(gaps_s) <= 1.5 * FRAME_S
     assert abs(sum(gaps_s) - 39 * FRAME_S) < 4 * FRAME_S  # model time passes as real time does
 
 
-async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(server: Running) -> None:
-    one = await WireClient.enter(server.url, world="one")
-    two = await WireClient.enter(server.url, world="two")
+async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(shared_server: Running) -> None:
+    one = await WireClient.enter(shared_server.url, world="one")
+    two = await WireClient.enter(shared_server.url, world="two")
     for _ in range(2 * FRAMES_PER_CHUNK):
         for client in (one, two):
             frame = await client.next_frame(keys=1)
@@ -64,12 +64,12 @@ async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(server:
     assert 0.0 < frame.held_ms < 2_000.0
 
 
-async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(server: Running) -> None:
-    other = await WireClient.enter(server.url, world="other")
+async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(shared_server: Running) -> None:
+    other = await WireClient.enter(shared_server.url, world="other")
     _, gaps_before_s = await walk(other, 20)
-    stopped = await WireClient.enter(server.url, world="stopped")
+    stopped = await WireClient.enter(shared_server.url, world="stopped")
     await walk(stopped, 3)
-    session = server.engine.worlds["stopped"]
+    session = shared_server.engine.worlds["stopped"]
     await until(lambda: session.why == "reader")
     made = session.num_frames
     _, gaps_s = await walk(other, 40)  # two seconds, in which nobody reads the other socket
@@ -92,8 +92,8 @@ async def first_after_return(client: WireClient) -> int:
     return (await client.next_frame()).id
 
 
-async def test_a_client_that_never_acknowledges_gets_its_credit_and_no_more(server: Running) -> None:
-    client = await WireClient.enter(server.url, world="silent")
+async def test_a_client_that_never_acknowledges_gets_its_credit_and_no_more(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url, world="silent")
     for _ in range(client.welcome.credit):
         await client.next()
     with pytest.raises(TimeoutError):
@@ -105,9 +105,9 @@ async def test_a_client_that_never_acknowledges_gets_its_credit_and_no_more(serv
         await client.next(timeout_s=5 * FRAME_S)
 
 
-async def test_a_slow_client_gets_fewer_frames_and_never_older_ones(server: Running) -> None:
-    client = await WireClient.enter(server.url, world="slow")
-    session, ids, ages = server.engine.worlds["slow"], [], []
+async def test_a_slow_client_gets_fewer_frames_and_never_older_ones(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url, world="slow")
+    session, ids, ages = shared_server.engine.worlds["slow"], [], []
     for _ in range(15):
         frame = await client.next()
         await asyncio.sleep(3 * FRAME_S)  # this client decodes slowly
@@ -120,16 +120,16 @@ async def test_a_slow_client_gets_fewer_frames_and_never_older_ones(server: Runn
     assert max(ages) <= 2 * FRAMES_PER_CHUNK + 2
 
 
-async def test_a_viewer_that_stops_reading_does_not_hold_the_driver_up(server: Running) -> None:
-    driver = await WireClient.enter(server.url, world="seen")
-    viewer = await WireClient.enter(server.url, world="seen", role="viewer")
+async def test_a_viewer_that_stops_reading_does_not_hold_the_driver_up(shared_server: Running) -> None:
+    driver = await WireClient.enter(shared_server.url, world="seen")
+    viewer = await WireClient.enter(shared_server.url, world="seen", role="viewer")
     _, gaps_s = await walk(driver, 40)
     assert p95(gaps_s) <= 1.5 * FRAME_S
-    assert server.engine.worlds["seen"].num_frames - 1 - await first_after_return(viewer) <= FRAMES_PER_CHUNK + 4
+    assert shared_server.engine.worlds["seen"].num_frames - 1 - await first_after_return(viewer) <= FRAMES_PER_CHUNK + 4
 
 
-async def test_exact_mode_sends_every_frame_and_then_says_done(server: Running) -> None:
-    client = await WireClient.enter(server.url, world="exact", mode="exact")
+async def test_exact_mode_sends_every_frame_and_then_says_done(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url, world="exact", mode="exact")
     controls = [(1, 0.0, 0.0)] * (5 * FRAMES_PER_CHUNK)
     await client.socket.send(pack(ExactStep(seq=7, controls=controls)))
     for number in range(len(controls)):
@@ -140,17 +140,17 @@ async def test_exact_mode_sends_every_frame_and_then_says_done(server: Running) 
 # ---- steering ----
 
 
-async def test_an_input_reaches_its_session_at_once(server: Running) -> None:
-    client = await WireClient.enter(server.url, world="w")
+async def test_an_input_reaches_its_session_at_once(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url, world="at-once")
     await client.send_input(keys=5, mouse_x=-3.5)
-    session = server.engine.worlds["w"]
+    session = shared_server.engine.worlds["at-once"]
     await until(lambda: session.inputs)
     assert (session.inputs[-1].keys, session.inputs[-1].mouse_x) == (5, -3.5)
 
 
-async def test_keys_are_released_once_when_the_driver_falls_silent(server: Running) -> None:
-    client = await WireClient.enter(server.url, world="dead-man")
-    session = server.engine.worlds["dead-man"]
+async def test_keys_are_released_once_when_the_driver_falls_silent(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url, world="dead-man")
+    session = shared_server.engine.worlds["dead-man"]
     for _ in range(6):
         await client.send_input(keys=1)
         await asyncio.sleep(DEAD_MAN_S / 3)
@@ -164,10 +164,10 @@ async def test_keys_are_released_once_when_the_driver_falls_silent(server: Runni
     await until(lambda: len(session.releases_s) == 2)
 
 
-async def test_a_viewer_cannot_steer_and_is_told_so_once_a_second(server: Running) -> None:
-    await WireClient.enter(server.url, world="seen")
-    viewer = await WireClient.enter(server.url, world="seen", role="viewer")
-    session = server.engine.worlds["seen"]
+async def test_a_viewer_cannot_steer_and_is_told_so_once_a_second(shared_server: Running) -> None:
+    await WireClient.enter(shared_server.url, world="watched")
+    viewer = await WireClient.enter(shared_server.url, world="watched", role="viewer")
+    session = shared_server.engine.worlds["watched"]
     for _ in range(5):
         await viewer.send_input(keys=1)
     await viewer.socket.send(pack(Pause(on=True)))
@@ -179,8 +179,8 @@ async def test_a_viewer_cannot_steer_and_is_told_so_once_a_second(server: Runnin
     assert (session.inputs, session.is_paused, session.orders) == ([], False, [])
 
 
-async def test_the_driver_pauses_and_goes_on(server: Running) -> None:
-    client = await WireClient.enter(server.url, world="w")
+async def test_the_driver_pauses_and_goes_on(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url, world="paused")
     await walk(client, 3)
     await client.socket.send(pack(Pause(on=True)))
     assert (await client.next("paused")).why == "player"
@@ -188,8 +188,8 @@ async def test_the_driver_pauses_and_goes_on(server: Running) -> None:
     assert (await client.next("paused")).why == ""
 
 
-async def test_a_ping_comes_back(server: Running) -> None:
-    client = await WireClient.enter(server.url)
+async def test_a_ping_comes_back(shared_server: Running) -> None:
+    client = await WireClient.enter(shared_server.url)
     await client.socket.send(pack(Ping(t_ms=12.5)))
     assert (await client.next("pong")).t_ms == 12.5
 
@@ -218,10 +218,10 @@ async def test_a_client_is_told_when_the_model_will_never_load(server: Running) 
     assert "/secret" not in error.text
 
 
-async def test_a_refusal_comes_with_its_code_and_closes(server: Running) -> None:
-    await WireClient.enter(server.url, world="w")
-    for world, code, close_code in [("w", "world_in_use", 4409), ("broken", "bad_world", 4404)]:
-        socket = await connect(server.url)
+async def test_a_refusal_comes_with_its_code_and_closes(shared_server: Running) -> None:
+    await WireClient.enter(shared_server.url, world="taken")
+    for world, code, close_code in [("taken", "world_in_use", 4409), ("broken", "bad_world", 4404)]:
+        socket = await connect(shared_server.url)
         await socket.send(pack(Hello(version=PROTOCOL_VERSION, world=world)))
         error = await WireClient(socket, None).next("error")
         assert (error.code, error.fatal) == (code, True)
@@ -230,17 +230,29 @@ async def test_a_refusal_comes_with_its_code_and_closes(server: Running) -> None
         assert (socket.close_code, socket.close_reason) == (close_code, code)
 
 
-async def test_goodbye_leaves_for_good_and_a_lost_connection_does_not(server: Running) -> None:
-    polite = await WireClient.enter(server.url, world="polite")
+async def test_our_own_fault_ends_one_connection_in_words(
+    shared_server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    socket = await connect(shared_server.url)
+    await socket.send(pack(Hello(version=PROTOCOL_VERSION, world="buggy")))
+    assert (await WireClient(socket, None).next("error")).code == "fault"
+    await socket.wait_closed()
+    assert socket.close_code == 4500
+    assert "ZeroDivisionError" in caplog.text
+    assert (await (await WireClient.enter(shared_server.url)).next_frame()).id == 0
+
+
+async def test_goodbye_leaves_for_good_and_a_lost_connection_does_not(shared_server: Running) -> None:
+    polite = await WireClient.enter(shared_server.url, world="polite")
     await polite.socket.send(pack(Goodbye()))
     with contextlib.suppress(websockets.ConnectionClosed):
         while True:
             await polite.socket.recv()
     assert polite.socket.close_code == 1000
-    assert server.engine.worlds["polite"].left_for_good
-    lost = await WireClient.enter(server.url, world="lost")
+    assert shared_server.engine.worlds["polite"].left_for_good
+    lost = await WireClient.enter(shared_server.url, world="lost")
     lost.socket.transport.abort()
-    session = server.engine.worlds["lost"]
+    session = shared_server.engine.worlds["lost"]
     await until(lambda: not session.seats)
     assert not session.left_for_good
 
@@ -256,8 +268,8 @@ async def test_who_leaves_while_the_world_is_opened_keeps_no_seat(server: Runnin
     await until(lambda: not sessions["hurry"].seats)
 
 
-async def test_who_says_nothing_is_closed_after_three_seconds(server: Running) -> None:
-    socket = await connect(server.url)
+async def test_who_says_nothing_is_closed_after_three_seconds(shared_server: Running) -> None:
+    socket = await connect(shared_server.url)
     started_s = time.monotonic()
     assert (await WireClient(socket, None).next("error")).code == "hello_timeout"
     assert abs(time.monotonic() - started_s - HELLO_TIMEOUT_S) < 0.5

@@ -169,6 +169,8 @@ class TinyEngine:
     def _find(self, hello: Hello) -> TinySession:
         if hello.world == "broken":
             raise Refused("bad_world", "this world cannot be read")
+        if hello.world == "buggy":
+            raise ZeroDivisionError
         name = hello.world or f"world-{next(self._numbers)}"
         session = self.worlds.get(name)
         if session is None:

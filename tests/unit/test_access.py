@@ -75,6 +75,10 @@ def test_the_address_that_a_request_arrived_at_is_allowed() -> None:
     assert judge(scope(("Host", "192.168.1.5:8765"), at="192.168.1.5"), OPEN) is True
 
 
+def test_a_dual_stack_socket_tells_the_same_address() -> None:
+    assert judge(scope(("Host", "192.168.1.5:8765"), at="::ffff:192.168.1.5"), OPEN) is True
+
+
 def test_own_names_and_allowed_hosts_are_allowed_beyond_loopback() -> None:
     rules = make_rules("192.168.1.5", TOKEN, ["Walk.Example."])
     assert {"192.168.1.5", "walk.example", "localhost"} <= rules.hosts

@@ -152,6 +152,14 @@ def test_the_command_line_prints_the_settings_and_stops() -> None:
     assert "nvme = 1073741824  # flag --nvme" in done.stdout
 
 
+@pytest.mark.parametrize("arguments", [["--bogus"], ["--worlds", "/proc/nowhere"], ["--config", "/nowhere"], ["walk"]])
+def test_no_wrong_command_line_shows_a_traceback(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert arguments[-1] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_every_setting_has_a_flag() -> None:
     shown = run("serve", "--help").stdout
     assert [name for name in NAMES if f"--{name.replace('_', '-')}" not in shown] == []
