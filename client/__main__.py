@@ -10,13 +10,11 @@ from importlib import metadata, util
 from pathlib import Path
 
 from client.address import DEFAULT_URL, AddressError, websocket_url
-from client.exact import walk_exact
 from client.headless import UnreachableError, walk
 from client.legs import SHIPPED
 from client.report import Report
 from client.routes import RouteError, route
-from client.status import Phase, Status, card_for
-from client.wire import WIRE_ERRORS, RefusedError, Visit, trouble_of
+from client.wire import Visit
 
 DEFAULT_SECONDS = 60.0
 
@@ -58,17 +56,9 @@ def _fail(text: str, code: int = 1) -> int:
 def _headless(visit: Visit, route_name: str, seconds: float, report_path: Path | None) -> int:
     print(f"walking {route_name} for {seconds:g} s at {visit.url}", file=sys.stderr)
     try:
-        if visit.mode == "exact":
-            report, _ = walk_exact(visit, route_name, seconds, report_path=report_path)
-        else:
-            report = walk(visit, route_name, seconds, report_path=report_path)
+        report = walk(visit, route_name, seconds, report_path=report_path)
     except UnreachableError as error:
         return _fail(str(error))
-    except (RefusedError, *WIRE_ERRORS) as error:
-        trouble = trouble_of(error)
-        phase = Phase.REFUSED if trouble.is_refusal else Phase.LOST
-        card = card_for(Status(phase, visit.url, trouble.text, code=trouble.code))
-        return _fail("\n".join((card.title, *card.lines)) if card else trouble.text)
     print(_summary(report) if report_path else report.to_json(), end="\n" if report_path else "")
     return 0
 

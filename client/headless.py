@@ -13,9 +13,9 @@ from client.link import Link
 from client.picture import Picture
 from client.report import Report, write_report
 from client.routes import Route, route
-from client.status import Card, Phase, card_for
+from client.status import Card, Phase, Status, card_for
 from client.walk import Walk
-from client.wire import Visit
+from client.wire import WIRE_ERRORS, RefusedError, Visit, trouble_of
 
 DISPLAY_HZ = 60.0
 GIVE_UP_S = 4.0  # without any answer of a server
@@ -29,11 +29,12 @@ class UnreachableError(Exception):
     """No frame was ever shown; the text says why and what to do."""
 
     def __init__(self, card: Card) -> None:
-        super().__init__("\n".join((card.title, *card.lines)))
+        lines = (line for line in card.lines if line and not line.startswith("Trying again"))
+        super().__init__("\n".join((card.title, *lines)))
 
 
 def walk(
-    visit: Visit,
+    visit: Visit | str,
     route_name: str,
     seconds: float,
     *,
@@ -41,7 +42,14 @@ def walk(
     give_up_s: float = GIVE_UP_S,
     on_picture: Callable[[Picture], None] | None = None,
 ) -> Report:
-    """Walk live until `seconds` after the first frame, connected or not. Raises UnreachableError, RouteError."""
+    """Walk a route until `seconds` after the first frame, connected or not; in exact mode until it is drawn.
+
+    `visit` may be a bare URL. Raises UnreachableError when no frame ever came, and RouteError. `on_picture` is called
+    for each shown frame.
+    """
+    visit = Visit(visit) if isinstance(visit, str) else visit
+    if visit.mode == "exact":
+        return _walk_exactly(visit, route_name, seconds, report_path, on_picture)
     path = route(route_name, seconds)
     link = Link(visit)
     link.start()
@@ -51,6 +59,26 @@ def walk(
             link.submit(write_report(report_path, report)).result(_REPORT_S)
     finally:
         link.close()
+    return report
+
+
+def _walk_exactly(
+    visit: Visit,
+    route_name: str,
+    seconds: float,
+    report_path: Path | None,
+    on_picture: Callable[[Picture], None] | None,
+) -> Report:
+    try:
+        report, frames = walk_exact(visit, route_name, seconds, report_path=report_path)
+    except (RefusedError, *WIRE_ERRORS) as error:
+        trouble = trouble_of(error)
+        phase = Phase.REFUSED if trouble.is_refusal else Phase.LOST
+        card = card_for(Status(phase, visit.url, trouble.text, code=trouble.code)) or Card(trouble.text)
+        raise UnreachableError(card) from error
+    if on_picture is not None:
+        for frame in frames:
+            on_picture(frame.picture)
     return report
 
 
@@ -95,7 +123,4 @@ def _check_patience(walked: Walk, waited_s: float, give_up_s: float) -> None:
     status = walked.status
     is_silent = status.phase in (Phase.CONNECTING, Phase.LOST) and not status.has_walked and waited_s > give_up_s
     if status.phase is Phase.REFUSED or is_silent:
-        card = card_for(status) or Card("No frame came")
-        raise UnreachableError(
-            Card(card.title, tuple(line for line in card.lines if not line.startswith("Trying again")))
-        )
+        raise UnreachableError(card_for(status) or Card("No frame came"))

@@ -66,6 +66,7 @@ class Link:
         self._pauses: list[bool] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # from start to the end of the thread
         self._closing = asyncio.Event()
+        self._frame_came = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
 
     def start(self) -> None:
@@ -137,12 +138,7 @@ class Link:
                 await socket.send(pack(hello(self._visit, self._resume, self._world)))
                 await self._converse(socket)
             return Trouble("The visit ended.")
-        except RefusedError as refused:
-            if self._resume and "resume" in refused.error.code:  # the session is gone: come in anew
-                self._resume = ""
-                return Trouble(refused.error.text)
-            return trouble_of(refused)
-        except WIRE_ERRORS as error:
+        except (RefusedError, *WIRE_ERRORS) as error:
             return trouble_of(error)
 
     async def _converse(self, socket: ClientConnection) -> None:
@@ -205,6 +201,7 @@ class Link:
         picture = decode(frame, self._welcome.width, self._welcome.height)
         self.arrivals.put_frame(picture, time.perf_counter())
         self._newest_id = frame.id
+        self._frame_came.set()  # acknowledge it at once
 
     async def _speak(self, socket: ClientConnection) -> None:
         """Send what the player does, 60 times a second at most, from the welcome on."""
@@ -217,7 +214,9 @@ class Link:
                 if now_s - pinged_s >= _PING_S:
                     pinged_s = now_s
                     await socket.send(pack(Ping(t_ms=now_s * 1_000.0)))
-            await asyncio.sleep(1.0 / SEND_HZ)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._frame_came.wait(), 1.0 / SEND_HZ)
+            self._frame_came.clear()
 
     def _due(self, now_s: float) -> list[Message]:
         """What is to be sent now: pauses, the newest input, and in exact mode the next chunk's controls."""

@@ -84,8 +84,10 @@ class Playout:
     def _starve(self, now_s: float) -> None:
         self._is_running = False
         self._last_gap_s = now_s
-        if not self._forgives:
-            self.gaps += 1
+        if self._forgives:
+            return
+        self.gaps += 1
+        if self._pace() == 1.0:  # a slow generator is followed, not waited for
             self.cushion = min(MAX_CUSHION, self.cushion + 1)
 
     def _target_s(self) -> float:
@@ -109,7 +111,7 @@ class Playout:
 
     def _pace(self) -> float:
         """Model seconds per second that the server has made lately: 1 unless it is clearly slower."""
-        if len(self._arrivals) < _PACE_FRAMES // 2:
+        if len(self._arrivals) < _PACE_FRAMES // 3:
             return 1.0
         (from_s, from_pts_s), (to_s, to_pts_s) = self._arrivals[0], self._arrivals[-1]
         if to_s <= from_s:

@@ -58,7 +58,7 @@ def readings(record: Record, atlas: Atlas, rtt_ms: float | None, now_s: float) -
         *first,
         Reading("stalls", f"{stats.stalls} · longest {ms_in_words(stats.longest_wait_ms)} ms", stats.stalls > 0),
         Reading("stale recalls", f"{stats.stale_chunks} · {stale_share:.1%}", stale_share > _STALE_WORRY),
-        Reading("lost", gone, stats.lost + stats.missed > 0),
+        Reading("lost", gone, stats.lost > 0),
         Reading("fetch", f"{bytes_in_words(fetch)}/s"),
         Reading("spill", f"{bytes_in_words(spill)}/s"),
     ]

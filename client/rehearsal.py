@@ -149,7 +149,7 @@ class Rehearsal:
             return
         self.hellos.append(hello)
         is_let_in = self._play.token in ("", _bearer(socket), hello.token)
-        code = self._play.refuse_with or ("" if is_let_in else "token")
+        code = self._play.refuse_with or ("" if is_let_in else "unauthorized")
         if code:
             await _send(socket, Error(code=code, text=f"refused with {code}", fatal=True))
             return

@@ -44,44 +44,57 @@ class Card:
     share: float | None = None
 
 
-_REFUSALS: dict[str, tuple[str, tuple[str, ...]]] = {
+_REFUSALS: dict[str, tuple[str, str]] = {  # codes of docs/protocol.md, and those of wire.py
     "version": (
         "Client and server do not fit together",
-        ("One of the two is older. Install the same version of WorldPager on both machines.",),
+        "One of the two is older: install the same version of WorldPager on both machines.",
     ),
-    "token": (
+    "unauthorized": (
         "The server did not let you in",
-        (
-            "It asks for a token, and none or another one was given.",
-            "Use the token that the server printed: --token TOKEN, or WORLDPAGER_TOKEN.",
-        ),
+        "Use the token that the server printed: --token TOKEN, or WORLDPAGER_TOKEN.",
     ),
-    "busy": (
-        "The server is busy",
-        (
-            "All its places, or the controls of this world, are taken.",
-            "Try again later, or open another world with --world NAME.",
-        ),
+    "world_in_use": (
+        "Somebody walks in this world already",
+        "Open another world with --world NAME, or wait until they have left.",
+    ),
+    "taken_over": (
+        "Your walk goes on in another window",
+        "Another connection took it over. Close this window, or start it again to take it back.",
+    ),
+    "bad_world": (
+        "This world cannot be opened",
+        "Check its name, or let the server look at it: python -m server worlds verify NAME.",
+    ),
+    "other_model": (
+        "This world was drawn by another model",
+        "Start the server with the model and weights that it was made with, or open a new world.",
+    ),
+    "disk": (
+        "The server cannot use its disk",
+        "Its worlds folder is full, or cannot be read or written. Free some room, then start the client again.",
     ),
     "address": (
         "This is not a WorldPager server",
-        ("Something else answers at that address. Check the host, the port and the path (…/ws).",),
+        "Something else answers at that address: check the host, the port and the path (…/ws).",
     ),
     "host": (
         "The server does not answer to that name",
-        ("Use an address that it was started with, or add the name to its allowed hosts.",),
+        "Use an address that it was started with, or allow the name: --allow-host NAME.",
     ),
+    "internal": ("The client failed", "Start it again, and report what its log says."),
+}
+_WAITS: dict[str, tuple[str, str]] = {  # refusals that pass by themselves
+    "busy": ("The server is busy", "All its worlds or places are taken for now."),
+    "not_ready": ("The server is not ready", "It is starting, or stopping."),
+    "fault": ("The server made an error", "Your world was saved: you go on from there."),
+    "hello_timeout": ("The connection is slow", "The server waited too long for the first word."),
+    "too_fast": ("The server asks to slow down", "It took more messages than it allows."),
 }
 
 
-_REFUSAL_WORDS = {"version": "version", "token": "token", "auth": "token", "forbidden": "token", "busy": "busy",
-                  "full": "busy", "taken": "busy", "limit": "busy", "address": "address", "host": "host",
-                  "origin": "host"}  # fmt: skip
-
-
-def refusal_kind(code: str) -> str:
-    """Which of the known refusals a server's error code belongs to, or "" when it is another."""
-    return next((kind for word, kind in _REFUSAL_WORDS.items() if word in code.lower()), "")
+def is_passing(code: str) -> bool:
+    """True for a server's error after which the client tries again by itself."""
+    return code in _WAITS
 
 
 def card_for(status: Status, waited_s: float = 0.0) -> Card | None:
@@ -93,9 +106,8 @@ def card_for(status: Status, waited_s: float = 0.0) -> Card | None:
     if status.phase is Phase.LOADING:
         return Card("Getting ready", (status.text or "The server is loading its model.",), status.share)
     if status.phase is Phase.REFUSED:
-        title, lines = _REFUSALS.get(refusal_kind(status.code), ("The server refused this visit", ()))
-        said = (f"It says: {status.text}",) if status.text else ()
-        return Card(title, (*said, *lines))
+        title, advice = _REFUSALS.get(status.code, ("The server refused this visit", ""))
+        return Card(title, (status.text, advice))
     return _lost(status, waited_s)
 
 
@@ -103,6 +115,9 @@ def _lost(status: Status, waited_s: float) -> Card:
     left_s = status.retry_s - waited_s
     again = f"Trying again in {left_s:.0f} s" if left_s >= 0.5 else "Trying again now"
     again = f"{again} (attempt {status.attempt})."
+    if status.code in _WAITS:
+        title, meaning = _WAITS[status.code]
+        return Card(title, (meaning, again))
     if status.has_walked:
         meaning = "Your world is kept on the server: you go on where you stood."
         return Card("Connection lost", (status.text, meaning, again))

@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
 
-from client.status import refusal_kind
+from client.status import is_passing
 from shared.protocol import MAX_SERVER_MESSAGE_BYTES, PROTOCOL_VERSION, Codec, Error, Hello, Mode, ProtocolError
 
 _SILENCES: dict[type[BaseException], str] = {
     TimeoutError: "It did not answer within 5 seconds.",
     ConnectionRefusedError: "Nothing listens there.",
 }
+_CLOSES = {1001: "The server went away.", 1011: "The connection fell silent.", 1012: "The server restarts."}
+_TOO_MANY = 1013
+_FIRST_OWN_CODE, _LAST_OWN_CODE = 4400, 4599
 WIRE_ERRORS = (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, InvalidURI, ProtocolError)
 
 
@@ -87,7 +90,7 @@ def hello(visit: Visit, resume: str, world: str) -> Hello:
 def trouble_of(error: BaseException) -> Trouble:
     """What a failure means to the player."""
     if isinstance(error, RefusedError):
-        return Trouble(error.error.text, error.error.code, is_refusal=True)
+        return Trouble(error.error.text, error.error.code, is_refusal=not is_passing(error.error.code))
     if isinstance(error, ProtocolError):
         return Trouble(f"The server sent something that this client cannot read: {error.text}", error.code)
     if isinstance(error, InvalidStatus):
@@ -101,19 +104,20 @@ def trouble_of(error: BaseException) -> Trouble:
 
 def _of_http(status: int) -> Trouble:
     if status in (401, 403):
-        return Trouble("", "token", is_refusal=True)
+        return Trouble("", "unauthorized", is_refusal=True)
     if status == 400:
         return Trouble("", "host", is_refusal=True)
     if status in (429, 502, 503, 504):
-        return Trouble(f"The server is not ready (HTTP {status}).")
+        return Trouble(f"HTTP {status}", "not_ready")
     return Trouble(f"HTTP {status}", "address", is_refusal=True)
 
 
 def _of_close(error: ConnectionClosed) -> Trouble:
     if error.rcvd is None:
         return Trouble("The connection broke.")
-    reason = error.rcvd.reason
-    if refusal_kind(reason) and error.rcvd.code == 1008:
-        return Trouble(reason, reason, is_refusal=True)
-    text = {1001: "The server went away.", 1012: "The server restarts.", 1013: "The server asks to try again later."}
-    return Trouble(text.get(error.rcvd.code, reason or f"The server closed the connection ({error.rcvd.code})."))
+    code, reason = error.rcvd.code, error.rcvd.reason
+    if code == _TOO_MANY:
+        return Trouble("The server asks to try again later.", "busy")
+    if _FIRST_OWN_CODE <= code <= _LAST_OWN_CODE:  # its error message was lost: the reason repeats the error's code
+        return Trouble("", reason, is_refusal=not is_passing(reason))
+    return Trouble(_CLOSES.get(code, reason or f"The server closed the connection ({code})."))

@@ -38,7 +38,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_a_walk_shows_every_frame_with_the_input_it_was_drawn_with() -> None:
     seen: list[Picture] = []
     with Rehearsal(FAST) as server:
-        report = walk(Visit(server.url), "square", 2.0, on_picture=seen.append)
+        report = walk(server.url, "square", 2.0, on_picture=seen.append)
         assert server.unacknowledged <= 2
     assert [read_numbers(picture.rgb) for picture in seen] == [(one.frame_id, one.input_seq) for one in seen]
     ids = [picture.frame_id for picture in seen]
@@ -78,7 +78,7 @@ def test_a_walk_ends_on_time_when_the_server_is_gone() -> None:
             server.__exit__()
 
     started_s = time.perf_counter()
-    report = walk(Visit(server.url), "yaw-360", 2.0, on_picture=leave)
+    report = walk(server.url, "yaw-360", 2.0, on_picture=leave)
     assert time.perf_counter() - started_s < 5.0
     assert report.frames_shown >= 10
 
@@ -150,15 +150,18 @@ def test_a_refusal_is_final_and_says_what_to_do() -> None:
             walk_exact(Visit(server.url, mode="exact"), "square", 1.0)
         assert walk(Visit(server.url, token="right"), "square", 0.5).frames_shown > 1
     with Rehearsal(Play(refuse_with="version")) as server, pytest.raises(UnreachableError, match="same version"):
-        walk(Visit(server.url), "square", 1.0)
+        walk(server.url, "square", 1.0)
 
 
 def test_an_exact_walk_gets_every_frame_of_the_route() -> None:
     with Rehearsal(Play(frames_per_chunk=4)) as server:
         report, frames = walk_exact(Visit(server.url, mode="exact"), "square", 6.1)
+        seen: list[Picture] = []
+        again = walk(Visit(server.url, mode="exact"), "square", 1.0, on_picture=seen.append)
     assert [frame.picture.frame_id for frame in frames] == list(range(64))  # 61 frames, whole chunks
     assert all(frame.sha == f"{index:032x}" and frame.png for index, frame in enumerate(frames))
     assert report.frames_shown == 64
+    assert again.frames_shown == len(seen) == 12
 
 
 def test_the_headless_report_has_every_key(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_rates_are_bytes_over_the_last_seconds() -> None:
 def test_readings_say_what_is_wrong() -> None:
     record, atlas = Record(), Atlas()
     assert len(readings(record, atlas, None, 0.0)) == 3
-    atlas.learn(stats(10, [], [], stalls=1, lost=2), 0.0)
+    atlas.learn(stats(10, [], [], stalls=1, lost=2, missed=3), 0.0)
     bad = {line.label for line in readings(record, atlas, 0.4, 0.0) if line.is_bad}
     assert bad == {"stalls", "lost"}
 

@@ -6,15 +6,17 @@ from io import BytesIO
 
 import pytest
 from PIL import Image
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 
 from client.address import AddressError, websocket_url
 from client.inputs import Inputs
 from client.mailbox import MAX_FRAMES, Arrivals, ControlsBox, Steering
 from client.picture import decode
 from client.rehearsal import paint_numbers, read_numbers
-from client.status import Phase, Status, card_for, pause_words, refusal_kind
+from client.status import Phase, Status, card_for, is_passing, pause_words
 from client.stepping import Stepping, steps_for
-from client.wire import Visit
+from client.wire import Trouble, Visit, trouble_of
 from shared.controls import Controls, Key
 from shared.pose import Pose
 from shared.protocol import Frame, ProtocolError
@@ -131,18 +133,21 @@ def test_a_window_in_exact_mode_asks_for_one_chunk_at_a_time() -> None:
     assert stepping.next(Steering(mouse_x=10.0)) is not None
 
 
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [("version", "version"), ("bad_token", "token"), ("unauthorized", "token"), ("server_full", "busy"), ("x", "")],
-)
-def test_error_codes_fall_into_known_kinds(code: str, kind: str) -> None:
-    assert refusal_kind(code) == kind
+def test_a_refusal_is_final_unless_it_passes_by_itself() -> None:
+    assert is_passing("busy")
+    assert not is_passing("unauthorized")
+    closed = ConnectionClosedError(Close(4503, "busy"), None)
+    assert trouble_of(closed) == Trouble("", "busy")
+    assert trouble_of(ConnectionClosedError(Close(4426, "version"), None)).is_refusal
+    busy = card_for(Status(Phase.LOST, "ws://box", "", code="busy", attempt=1, retry_s=2.0), 0.0)
+    assert busy is not None
+    assert busy.title == "The server is busy"
 
 
 def test_every_stage_tells_what_happened_and_what_to_do() -> None:
     url = "ws://box:8765/ws"
     assert card_for(Status(Phase.WALKING, url)) is None
-    refused = card_for(Status(Phase.REFUSED, url, "token missing", code="token"))
+    refused = card_for(Status(Phase.REFUSED, url, "token missing", code="unauthorized"))
     lost = card_for(Status(Phase.LOST, url, "The connection broke.", attempt=2, retry_s=3.0, has_walked=True), 1.0)
     dead = card_for(Status(Phase.LOST, url, "Nothing listens there.", attempt=1, retry_s=0.2))
     loading = card_for(Status(Phase.LOADING, url, "Compiling", share=0.4))
