@@ -32,7 +32,7 @@ from models.rooms.checkpoint import WEIGHTS, load_weights
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
 from models.rooms.remembered import WindowChunk, from_block, from_window, planar, pose_rows
 from models.rooms.rotation import HEAD
-from models.rooms.sampling import TIMES, draw, encoded
+from models.rooms.sampling import TIMES_COVERED, TIMES_NEW, draw, encoded
 from models.rooms.seed_views import look_around
 from models.rooms.sizes import CHUNK_FRAMES, HEIGHT_PX, MAX_RECALL, STEP_M, TOKENS, TURN_RAD, WIDTH_PX, WINDOW_CHUNKS
 from models.rooms.state import RoomsState, dump, load
@@ -41,8 +41,9 @@ from shared.pose import Motion, Pose
 
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
-_COVERED_SHARE = 0.9  # of a chunk's patches; from here on it leaves no block
-_COVERED_DETAIL = 0.6  # of a patch's detail, to count as covered
+_KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leaves none of its own
+_KNOWN_SHARE = 0.95  # of a chunk's patches that memory shows; from here on it is drawn in few passes
+_COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
 
 
 def preferred_dtype(device: torch.device) -> torch.dtype:
@@ -74,11 +75,11 @@ class RoomsModel:
         weights: Path = WEIGHTS,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
-        times: Sequence[float] = TIMES,
+        times: tuple[Sequence[float], Sequence[float]] = (TIMES_COVERED, TIMES_NEW),
     ) -> None:
         self.device = device or torch.device("cpu")
         self.dtype = dtype or preferred_dtype(self.device)
-        self.times = tuple(times)
+        self.times_covered, self.times_new = times
         tensors, basis = load_weights(weights)
         self.basis = basis
         network = RoomsNetwork()
@@ -128,7 +129,9 @@ class RoomsModel:
         """Draw one chunk at given poses, walls or not."""
         began_s = time.perf_counter()
         memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
-        latents = draw(self.network, planar(poses), memory, rooms.seed, rooms.chunk_index, self.times).cpu()
+        is_known = _shown_share(poses, rooms.window, recall) >= _KNOWN_SHARE
+        times = self.times_covered if is_known else self.times_new
+        latents = draw(self.network, planar(poses), memory, rooms.seed, rooms.chunk_index, times).cpu()
         drawn_s = time.perf_counter()
         chunk = self._chunk(rooms, poses, latents, recall)
         encoded_s = time.perf_counter()
@@ -150,7 +153,9 @@ class RoomsModel:
 
     def _chunk(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> WindowChunk:
         kv = encoded(self.network, latents.to(self.device))
-        return WindowChunk(rooms.chunk_index, poses, latents, kv, not self._is_covered(rooms, poses, recall))
+        kept = [chunk for chunk in rooms.window if chunk.is_kept]
+        is_kept = _shown_share(poses, kept, recall) < _KEPT_SHARE
+        return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
 
     def _committed(self, rooms: RoomsState, chunk: WindowChunk, recall: Recall, timings_ms: dict[str, float]) -> Step:
         after = replace(
@@ -172,15 +177,12 @@ class RoomsModel:
         points = chunk.points.flatten(0, 1).numpy()
         return FreshBlock(chunk.kv.bfloat16(), {"depth": chunk.depth}, points, chunk.poses)
 
-    def _is_covered(self, rooms: RoomsState, poses: Sequence[Pose], recall: Recall) -> bool:
-        """Whether kept blocks, in the window or recalled, already show what these poses see."""
-        kept = [chunk for chunk in rooms.window if chunk.is_kept]
-        footprints = [chunk.points.flatten(0, 1).numpy() for chunk in kept] + [b.footprint for b in recall]
-        if not footprints:
-            return False
-        seen_from = np.stack([pose_rows(c.poses) for c in kept] + [pose_rows(b.poses) for b in recall])
-        for pose in poses:
-            best = retrieval.coverage(pose, seen_from, np.stack(footprints)).max(0)
-            if (best > _COVERED_DETAIL).mean() < _COVERED_SHARE:
-                return False
-        return True
+
+def _shown_share(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> float:
+    """Return the share of the view from the least known of `poses` that these chunks and blocks show, 0 to 1."""
+    footprints = [chunk.points.flatten(0, 1).numpy() for chunk in window] + [block.footprint for block in recall]
+    if not footprints:
+        return 0.0
+    seen_from = np.stack([pose_rows(part.poses) for part in (*window, *recall)])
+    covers = [retrieval.coverage(pose, seen_from, np.stack(footprints)).max(0) for pose in poses]
+    return min(float((cover > _COVERED_DETAIL).mean()) for cover in covers)

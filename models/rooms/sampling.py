@@ -16,7 +16,9 @@ from models.rooms.remembered import Remembered
 from models.rooms.rotation import Turn, spread
 from models.rooms.sizes import TOKENS
 
-TIMES = (1.0, 0.5)  # the noise level at which each pass begins
+# the noise level at which each pass begins: a view that memory covers is sharp at once, a new one takes more passes
+TIMES_COVERED = (1.0, 0.5)
+TIMES_NEW = (1.0, 0.9, 0.75, 0.5)
 
 
 def noise(seed: int, chunk_index: int, pass_index: int, frames: int) -> torch.Tensor:
@@ -33,7 +35,7 @@ def draw(
     memory: Sequence[Remembered],
     seed: int,
     chunk_index: int,
-    times: Sequence[float] = TIMES,
+    times: Sequence[float] = TIMES_COVERED,
 ) -> torch.Tensor:
     """Return clean latents [C, N, CHANNELS] float32 of the frames at planar poses `cameras` [C, 3]."""
     device = network.place.device
