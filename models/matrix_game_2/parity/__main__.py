@@ -34,6 +34,18 @@ def kind_of(name: str) -> str | None:
     return next((kind for kind in KINDS if name.startswith((kind, kind[:2]))), "")
 
 
+def is_case(path: Path) -> bool:
+    """Whether a file is a case to run: weights are not, nor is a JSON file of something else, such as a report."""
+    kind = kind_of(path.stem)
+    if kind == "" and path.suffix == ".json":
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            return True
+        return isinstance(manifest, dict) and "case" in manifest
+    return kind is not None
+
+
 def run_case(manifest_path: Path) -> dict[str, Any]:
     """One case's report: its largest error, and why it failed where it did."""
     name = manifest_path.stem
@@ -82,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     manifests = sorted(options.folder.glob("*.json"))
     orphans = [path for path in sorted(options.folder.glob("*.safetensors")) if not path.with_suffix(".json").exists()]
-    reports = [run_case(path) for path in [*manifests, *orphans] if kind_of(path.stem) is not None]
+    reports = [run_case(path) for path in [*manifests, *orphans] if is_case(path)]
     for report in reports:
         print(line(report))
     is_ok = bool(reports) and all(report["ok"] for report in reports)
