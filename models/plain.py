@@ -85,7 +85,7 @@ class PlainModel:
     name = "plain"
     dtype = torch.bfloat16
     device = torch.device("cpu")
-    frame_size = (64, 48)
+    frame_size: tuple[int, int] = (64, 48)
     frames_per_chunk = 2
     window_chunks = 2
     fingerprint = "706c61696e31"

@@ -48,6 +48,6 @@ def compress(pixels: Pixels, codec: Codec) -> bytes:
     return out.getvalue()
 
 
-def digest(pixels: Pixels) -> str:
-    """Hexadecimal xxh3_128 of the raw pixels, row by row: what exact mode sends beside a frame."""
-    return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(pixels).data)
+def digest(pixels: Pixels) -> bytes:
+    """xxh3_128 of the raw pixels, row by row: a moment keeps it, and exact mode sends it in hexadecimal."""
+    return xxhash.xxh3_128_digest(np.ascontiguousarray(pixels).data)

@@ -6,10 +6,9 @@ Runs on a worker thread, because it waits for the disk; what the model must comp
 import secrets
 from collections.abc import Callable
 
-import xxhash
-
 from models.base import Beginning, DrawnFrame
 from server.catalog import GrowingCatalog
+from server.compress import digest
 from server.faults import Refused, WorldFault
 from server.journal import Journal
 from server.pager.blocks import BlockKey
@@ -146,7 +145,7 @@ def _seeded_moment(beginning: Beginning, index: int, moment_id: int, parent: int
         recalled=(),
         stale=False,
         seeded=True,
-        frame_hashes=tuple(xxhash.xxh3_128_digest(frame.pixels) for frame in chunk.frames),
+        frame_hashes=tuple(digest(frame.pixels) for frame in chunk.frames),
         has_block=chunk.block is not None,
         block_poses=chunk.block.poses if chunk.block else (),
         footprint=chunk.block.footprint if chunk.block else None,

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-import xxhash
-
 from models.base import Catalog, DrawnFrame, ModelState, RecalledBlock, Step, WorldModel
 from server.catalog import GrowingCatalog
+from server.compress import digest
 from server.foresight import Foresight
 from server.journal import Journal
 from server.mailbox import ControlsMailbox, Taken
@@ -148,7 +147,7 @@ class Session:
                 frame = next(drawing)
             except StopIteration as last:
                 return last.value, tuple(hashes)
-            hashes.append(xxhash.xxh3_128_digest(frame.pixels))
+            hashes.append(digest(frame.pixels))
             self.show.frame(frame, chunk_index, len(hashes) - 1, taken, hashes[-1])
 
     def _commit(

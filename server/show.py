@@ -7,11 +7,9 @@ import threading
 import time
 from dataclasses import asdict, replace
 
-import xxhash
-
 from models.base import DrawnFrame, WorldModel
 from server.catalog import GrowingCatalog
-from server.compress import compress
+from server.compress import compress, digest
 from server.mailbox import Taken
 from server.outbox import OutFrame
 from server.pager.blocks import BlockKey
@@ -72,13 +70,13 @@ class Show:
 
     def first_view(self, frame: DrawnFrame) -> None:
         """What a new world shows before its first chunk is drawn."""
-        self.frame(frame, 0, 0, Taken((), -1, 0.0), xxhash.xxh3_128_digest(frame.pixels), seeded=True)
+        self.frame(frame, 0, 0, Taken((), -1, 0.0), digest(frame.pixels), seeded=True)
 
     def frame(
-        self, frame: DrawnFrame, chunk_index: int, index: int, taken: Taken, digest: bytes, *, seeded: bool = False
+        self, frame: DrawnFrame, chunk_index: int, index: int, taken: Taken, pixel_hash: bytes, *, seeded: bool = False
     ) -> None:
         """Send one frame to every seat."""
-        codecs = {seat.welcome.codec for seat in self._seats}
+        codecs: set[Codec] = {seat.welcome.codec for seat in self._seats}
         blank = OutFrame(
             id=self._num_frames,
             pts_s=self._num_frames / self._model.fps,
@@ -91,7 +89,7 @@ class Show:
             seeded=seeded,
             codec="jpeg",
             data=b"",
-            sha=digest.hex(),
+            sha=pixel_hash.hex(),
         )
         packed = {codec: self._packed(frame, blank, codec) for codec in codecs}
         self._num_frames += 1
@@ -121,7 +119,9 @@ class Show:
         pose = foreseen.as_tuple() if foreseen else None
         moves = pager.take_moves(self._world)
         self.tell(Stats(chunk=moment.chunk_index, foreseen=pose, stages_ms=stages_ms, **figures))
-        changed = {note.key.block for note in moves} | ({moment.id} if moment.has_block else set())
+        changed = {note.key.block for note in moves}
+        if moment.has_block:
+            changed.add(moment.id)
         tiers = self._tiers(pager, sorted(changed))
         if changed:
             arrows = [(note.key.block, _number(note.from_tier), _number(note.to_tier)) for note in moves]

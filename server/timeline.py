@@ -1,7 +1,7 @@
 """Moments: the nodes of a world's timeline, and a moment as a record of its log. Pure values; any thread."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def moment_to_record(moment: Moment) -> dict[str, Any]:
 def _footprint(value: Any) -> Array | None:
     if value is None:
         return None
-    dtype, shape, data = value
+    dtype, shape, data = cast(tuple[str, list[int], bytes], value)
     if dtype not in FOOTPRINT_DTYPES or int(np.prod(shape)) > MAX_FOOTPRINT_VALUES:
         raise ValueError("footprint: not a known type, or too large")
     return np.frombuffer(data, dtype).reshape(shape)

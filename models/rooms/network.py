@@ -58,9 +58,6 @@ class Layer(nn.Module):
 class RoomsNetwork(nn.Module):
     """Weights of the embedded world. Pure: it keeps nothing between calls."""
 
-    own_cos: torch.Tensor
-    own_sin: torch.Tensor
-
     def __init__(self, width: int = WIDTH, layers: int = LAYERS) -> None:
         super().__init__()
         self.width = width
@@ -72,9 +69,7 @@ class RoomsNetwork(nn.Module):
         self.last_norm = nn.LayerNorm(width, bias=False)
         self.leave = nn.Linear(width, CHANNELS)
         nn.init.zeros_(self.leave.weight)
-        own = Turn.by(own_angles()[None, None])
-        self.register_buffer("own_cos", own.cos, persistent=False)
-        self.register_buffer("own_sin", own.sin, persistent=False)
+        self._own_turn = Turn.by(own_angles()[None, None])  # no buffer: it stays float32
 
     @property
     def _stack(self) -> list[Layer]:
@@ -83,7 +78,7 @@ class RoomsNetwork(nn.Module):
     @property
     def own_turn(self) -> Turn:
         """The turn of every patch to its place in its own frame."""
-        return Turn(self.own_cos.float(), self.own_sin.float())
+        return self._own_turn.to(self.place.device)
 
     def encode(self, latents: torch.Tensor, noise: torch.Tensor) -> list[KeysValues]:
         """Return K and V per layer, each [F, N, D] unturned, of frames [F, N, CHANNELS] with noise levels [F]."""

@@ -44,10 +44,10 @@ async def walk(client: WireClient, num_frames: int) -> tuple[list[int], list[flo
 
 async def test_a_fast_client_gets_every_frame_in_order_and_on_time(shared_server: Running) -> None:
     client = await WireClient.enter(shared_server.url, world="fast")
-    ids, gaps_s = await walk(client, 40)
-    assert ids == list(range(40))
+    ids, gaps_s = await walk(client, 30)
+    assert ids == list(range(30))
     assert p95(gaps_s) <= 1.5 * FRAME_S
-    assert abs(sum(gaps_s) - 39 * FRAME_S) < 4 * FRAME_S  # model time passes as real time does
+    assert abs(sum(gaps_s) - 29 * FRAME_S) < 4 * FRAME_S  # model time passes as real time does
 
 
 async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(shared_server: Running) -> None:
@@ -66,13 +66,13 @@ async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(shared_
 
 async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(shared_server: Running) -> None:
     other = await WireClient.enter(shared_server.url, world="other")
-    _, gaps_before_s = await walk(other, 20)
+    _, gaps_before_s = await walk(other, 12)
     stopped = await WireClient.enter(shared_server.url, world="stopped")
     await walk(stopped, 3)
     session = shared_server.engine.worlds["stopped"]
     await until(lambda: session.why == "reader")
     made = session.num_frames
-    _, gaps_s = await walk(other, 40)  # two seconds, in which nobody reads the other socket
+    _, gaps_s = await walk(other, 24)  # more than a second, in which nobody reads the other socket
     assert session.num_frames == made
     assert p95(gaps_s) <= max(1.5 * FRAME_S, p95(gaps_before_s))
     first = await first_after_return(stopped)
@@ -108,7 +108,7 @@ async def test_a_client_that_never_acknowledges_gets_its_credit_and_no_more(shar
 async def test_a_slow_client_gets_fewer_frames_and_never_older_ones(shared_server: Running) -> None:
     client = await WireClient.enter(shared_server.url, world="slow")
     session, ids, ages = shared_server.engine.worlds["slow"], [], []
-    for _ in range(15):
+    for _ in range(9):
         frame = await client.next()
         await asyncio.sleep(3 * FRAME_S)  # this client decodes slowly
         client.ack = frame.id
@@ -123,7 +123,7 @@ async def test_a_slow_client_gets_fewer_frames_and_never_older_ones(shared_serve
 async def test_a_viewer_that_stops_reading_does_not_hold_the_driver_up(shared_server: Running) -> None:
     driver = await WireClient.enter(shared_server.url, world="seen")
     viewer = await WireClient.enter(shared_server.url, world="seen", role="viewer")
-    _, gaps_s = await walk(driver, 40)
+    _, gaps_s = await walk(driver, 24)
     assert p95(gaps_s) <= 1.5 * FRAME_S
     assert shared_server.engine.worlds["seen"].num_frames - 1 - await first_after_return(viewer) <= FRAMES_PER_CHUNK + 4
 
