@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from models.matrix_game_2.config import Config, with_network
-from models.matrix_game_2.weights import Parts, empty_clip, empty_network, empty_vae, vae_dtype
+from models.matrix_game_2.weights import Parts, empty_clip, empty_network, empty_vae, vae_dtypes
 
 REPOSITORY = "Skywork/Matrix-Game-2.0"
 PREFIX = "model."  # of every key in the distilled files, spec 1
@@ -157,7 +158,7 @@ def load(folder: Path, config: Config, device: torch.device, dtype: torch.dtype)
             _put(network, weights, device, dtype, digest)
     except SafetensorError as error:
         raise WeightsError(f"{files.network} cannot be read: {error}. Fetch it again") from error
-    _put(vae, _read_pth(files.vae, "cpu"), device, vae_dtype(device), digest)
+    _put(vae, _read_pth(files.vae, "cpu"), device, torch.float32, digest, vae_dtypes(device))
     wanted = set(clip.state_dict())
     visual = {name.removeprefix(CLIP_PREFIX): tensor for name, tensor in _read_pth(files.clip, "cpu").items()}
     # The tower runs once a world, so it stays on the CPU, mapped from its file.
@@ -172,6 +173,7 @@ def _put(
     device: torch.device,
     dtype: torch.dtype,
     digest: "hashlib.blake2b",
+    special: Mapping[str, torch.dtype] = MappingProxyType({}),
 ) -> None:
     """Cast the weights one by one into a module that has no storage yet, and feed a sample of each to the digest."""
     placed: dict[str, torch.Tensor] = {}
@@ -179,6 +181,6 @@ def _put(
         tensor = weights[name]
         sample = tensor.flatten()[:_SAMPLE_NUMBERS].float().contiguous()
         digest.update(f"{name}{tuple(tensor.shape)}".encode() + sample.numpy().tobytes())
-        placed[name] = tensor.to(device, dtype)
+        placed[name] = tensor.to(device, special.get(name.partition(".")[0], dtype))
     module.load_state_dict(placed, strict=True, assign=True)
     module.requires_grad_(requires_grad=False)

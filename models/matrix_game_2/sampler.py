@@ -44,7 +44,8 @@ def context_pass(
 ) -> tuple[Pass, ChunkKV]:
     """The clean pass over finished latents at the raw timestep `context_noise`: what the chunk leaves to later ones."""
     timestep = expanded(config.context_noise, config.num_frame_per_block, latents.device)
-    flow, own = network(latents, timestep, chunk)
+    flow, own = network(latents, timestep, chunk, keep_kv=True)
+    assert own is not None
     return Pass(config.context_noise, flow, latents), chunk_kv(own, start)
 
 

@@ -17,6 +17,8 @@ from models.matrix_game_2.layers import Layers
 from models.matrix_game_2.positions import rotate
 from models.matrix_game_2.window import Reach
 
+KeysValues = tuple[torch.Tensor, torch.Tensor]  # [N, H, d] each, not rotated
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkInput:
@@ -76,8 +78,8 @@ class Block(nn.Module):
 
     def forward(
         self, x: torch.Tensor, time: torch.Tensor, chunk: ChunkInput, past: ActionPast | None
-    ) -> tuple[torch.Tensor, torch.Tensor, ActionPast | None]:
-        """Tokens `x [F, S, D]` after the block, its self K,V `[2, N, D]`, and its action K,V. `time [F, 6, D]`."""
+    ) -> tuple[torch.Tensor, KeysValues, ActionPast | None]:
+        """Tokens `x [F, S, D]` after the block, its self K,V `[N, H, d]`, and its action K,V. `time [F, 6, D]`."""
         shift1, scale1, gate1, shift2, scale2, gate2 = (self.modulation + time).unsqueeze(2).unbind(1)  # [F, 1, D] each
         delta, own = self.attend_window(self.modulated(x, shift1, scale1), chunk.reach)
         x = x + gate1 * delta
@@ -91,14 +93,14 @@ class Block(nn.Module):
         """Layer norm without weights, then scale and shift."""
         return functional.layer_norm(x, x.shape[-1:], eps=self.eps) * (1 + scale) + shift
 
-    def attend_window(self, x: torch.Tensor, reach: Reach) -> tuple[torch.Tensor, torch.Tensor]:
+    def attend_window(self, x: torch.Tensor, reach: Reach) -> tuple[torch.Tensor, KeysValues]:
         """Self attention of `x [F, S, D]` over the reach, which takes in the chunk's own keys first."""
         tokens = x.flatten(0, 1)  # [N, D]
         q = rotate(self.self_attn.project_q(tokens), reach.turns)  # [N, H, d]
         k, v = self.self_attn.project_kv(tokens)
         reach.write_own(self.index, k, v)
         out = self.self_attn(q, reach.k[self.index], reach.v[self.index])  # [N, D]
-        return out.unflatten(0, x.shape[:2]), torch.stack([k.flatten(-2), v.flatten(-2)])
+        return out.unflatten(0, x.shape[:2]), (k, v)
 
     def context_kv(self, context: torch.Tensor) -> torch.Tensor:
         """Keys and values of the context tokens `[Tc, D]`: `[2, Tc, D]`."""
@@ -158,22 +160,24 @@ class Transformer(nn.Module):
         context = self.img_emb(visual_context)  # [Tc, D]
         return torch.stack([block.context_kv(context) for block in self.blocks])
 
-    def forward(self, x: torch.Tensor, t: torch.Tensor, chunk: ChunkInput) -> tuple[torch.Tensor, OwnKV]:
-        """The flow `[16, F, h, w]` of noisy latents `x` at timesteps `t [F]`, and the keys and values of this pass."""
+    def forward(
+        self, x: torch.Tensor, t: torch.Tensor, chunk: ChunkInput, *, keep_kv: bool = False
+    ) -> tuple[torch.Tensor, OwnKV | None]:
+        """The flow `[16, F, h, w]` of noisy latents `x` at timesteps `t [F]`; this pass's K,V when they are asked for."""
         patches = self.embed_patches(x, chunk.cond)  # [D, F, rows, cols]
         time, time_proj = self.embed_time(t)
         tokens = patches.flatten(2).permute(1, 2, 0)  # [F, S, D]
-        own_self: list[torch.Tensor] = []
+        own_self: list[KeysValues] = []
         own_action: list[ActionPast] = []
         pasts = iter(chunk.reach.action_past)
         for block in self.blocks:
             past = next(pasts) if block.action_model is not None else None
             tokens, own, action = block(tokens, time_proj, chunk, past)
-            own_self.append(own)
-            if action is not None:
-                own_action.append(action)
+            if keep_kv:
+                own_self.append(own)
+                own_action += [action] if action is not None else []
         flow = unpatched(self.head(tokens, time), patches.shape[2:], self.config.patch_size)
-        return flow, _stacked(own_self, own_action)
+        return flow, _stacked(own_self, own_action) if keep_kv else None
 
 
 def sinusoid(t: torch.Tensor, width: int) -> torch.Tensor:
@@ -192,10 +196,14 @@ def unpatched(y: torch.Tensor, grid: torch.Size, patch: tuple[int, int, int]) ->
     return blocks.permute(5, 0, 1, 3, 2, 4).reshape(-1, len(y), rows * patch_h, cols * patch_w)
 
 
-def _stacked(own_self: list[torch.Tensor], own_action: list[ActionPast]) -> OwnKV:
+def _stacked(own_self: list[KeysValues], own_action: list[ActionPast]) -> OwnKV:
+    first = own_self[0][0].flatten(-2)  # [N, D]
+    self_kv = first.new_empty(len(own_self), 2, *first.shape)  # [L, 2, N, D]
+    for layer, (k, v) in enumerate(own_self):
+        self_kv[layer, 0], self_kv[layer, 1] = k.flatten(-2), v.flatten(-2)
     mice = [action.mouse for action in own_action if action.mouse is not None]
     return OwnKV(
-        self_kv=torch.stack(own_self),
+        self_kv=self_kv,
         keyboard_kv=torch.stack([action.keyboard for action in own_action]),
         mouse_kv=torch.stack(mice) if mice else None,
     )

@@ -119,7 +119,7 @@ class VAE(nn.Module):
         """1 frame (a stream's first) or 4 frames `[T, 3, H, W]` in [-1, 1] to one normalised latent `[Z, h, w]`."""
         slots = Slots(state)
         x = frames.to(self.conv1.weight.dtype).transpose(0, 1)[None]  # [1, 3, T, H, W]
-        mu = self.conv1(self.encoder(x, slots))[0, :Z_DIM, 0]  # [Z, h, w]
+        mu = self.conv1(self.encoder(x, slots))[0, :Z_DIM, 0].float()  # [Z, h, w]
         mean, std = self._moments(mu)
         return (mu - mean) * std.reciprocal(), slots.finished()
 

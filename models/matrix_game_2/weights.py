@@ -1,5 +1,6 @@
 """Networks without storage, and with random weights. Owns no files: `checkpoint.py` reads them. Engine thread."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -42,25 +43,36 @@ def empty_clip(config: Config) -> ClipTower:
         )
 
 
-def vae_dtype(device: torch.device) -> torch.dtype:
-    """float16 on CUDA, where upstream decodes in it (spec 7); float32 elsewhere."""
-    return torch.float16 if device.type == "cuda" else torch.float32
+def vae_dtypes(device: torch.device) -> dict[str, torch.dtype]:
+    """Data type by the first part of a key: the decoder in float16 on CUDA, as upstream (spec 7); else float32.
+
+    The encoder runs once a world, so it can afford float32 everywhere.
+    """
+    if device.type != "cuda":
+        return {}
+    return {"decoder": torch.float16, "conv2": torch.float16}
 
 
 def random_parts(config: Config, device: torch.device, dtype: torch.dtype, seed: int = 0) -> Parts:
     """Networks of random weights, a function of the seed (per kind of device), for systems measurements and tests."""
     generator = torch.Generator(device).manual_seed(seed)
     network, vae = empty_network(config), empty_vae(config)
-    _fill(network, device, dtype, generator)
-    _fill(vae, device, vae_dtype(device), generator)
+    _fill(network, device, dtype, {}, generator)
+    _fill(vae, device, torch.float32, vae_dtypes(device), generator)
     return Parts(network, vae, None)
 
 
-def _fill(module: nn.Module, device: torch.device, dtype: torch.dtype, generator: torch.Generator) -> None:
+def _fill(
+    module: nn.Module,
+    device: torch.device,
+    dtype: torch.dtype,
+    special: Mapping[str, torch.dtype],
+    generator: torch.Generator,
+) -> None:
     """Draw every parameter so that activations keep their size: 1/sqrt(fan in), norms at 1, biases at 0."""
     drawn: dict[str, torch.Tensor] = {}
     for name, parameter in module.state_dict().items():
-        value = torch.empty(parameter.shape, device=device, dtype=dtype)
+        value = torch.empty(parameter.shape, device=device, dtype=special.get(name.partition(".")[0], dtype))
         if name.endswith("bias"):
             value.zero_()
         elif name.endswith("modulation"):

@@ -92,8 +92,10 @@ def build_reach(config: Config, window: Window, start: int, recalled: Sequence[R
     for piece in pieces:
         end = at + piece.kv.shape[2]
         turns = _grid(config, piece.positions, example.device)
-        k[:, at:end] = rotate(piece.kv[:, 0].unflatten(-1, (network.num_heads, -1)), turns)
-        v[:, at:end] = piece.kv[:, 1].unflatten(-1, (network.num_heads, -1))
+        parts = piece.kv.unflatten(-1, (network.num_heads, -1))  # [L, 2, T, H, d]
+        for layer in range(network.num_layers):  # one by one: in complex128 all layers at once would take gigabytes
+            k[layer, at:end] = rotate(parts[layer, 0], turns)
+        v[:, at:end] = parts[:, 1]
         at = end
     own = tuple(range(start, start + frames))
     action_turns, action_past = action_reach(config, window, start, own)

@@ -97,7 +97,7 @@ def test_without_recall_the_flow_is_the_native_caches_bit_for_bit(local, sink, f
             t = torch.full((frames,), timestep)
             ours_reach = build_reach(config, window, start)
             native_reach = native.reach(at, ours_reach)
-            ours, own = network(noisy(config, chunk), t, chunk_input(config, ours_reach, chunk))
+            ours, own = network(noisy(config, chunk), t, chunk_input(config, ours_reach, chunk), keep_kv=True)
             theirs, _ = network(noisy(config, chunk), t, chunk_input(config, native_reach, chunk))
             assert torch.equal(ours, theirs)
             native.k[:, at : at + config.chunk_tokens] = native_reach.k[:, -config.chunk_tokens :]

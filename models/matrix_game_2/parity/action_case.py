@@ -9,6 +9,7 @@ from models.matrix_game_2.actions import windows
 from models.matrix_game_2.config import Config
 from models.matrix_game_2.parity.case import CPU, Case, config_of, network_of
 from models.matrix_game_2.parity.native import action_cache, fill_levels
+from models.matrix_game_2.transformer import KeysValues
 from models.matrix_game_2.window import ChunkKV, Window, action_reach, empty_kv, slid
 
 KEPT_TOKENS = 5  # case c keeps every fifth location of the mouse cache
@@ -28,7 +29,7 @@ def lone_kv(
     config: Config,
     start: int,
     layer: int,
-    own: torch.Tensor | None,
+    own: KeysValues | None,
     position: int | None,
     own_action: ActionPast | None,
 ) -> ChunkKV:
@@ -42,7 +43,7 @@ def lone_kv(
     if action.enable_mouse:
         mouse_kv = torch.zeros(count, 2, config.frame_tokens, frames, action.mouse_hidden_dim)  # [A, 2, S, F, Wm]
     if own is not None:
-        self_kv[layer] = own
+        self_kv[layer] = torch.stack([part.flatten(-2) for part in own])
     if position is not None and own_action is not None:
         keyboard_kv[position] = own_action.keyboard
         if mouse_kv is not None and own_action.mouse is not None:
