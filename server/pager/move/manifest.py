@@ -35,7 +35,7 @@ _SPARE_RECORDS = 2048
 class Kind(IntEnum):
     """What a record says."""
 
-    OPENED = 1  # the world was opened; `generation` is the number of the opening
+    OPENED = 1  # the world was opened; `generation` is the number of the opening, `block` the newest generation so far
     PUT = 2
     DROPPED = 3
 
@@ -64,15 +64,27 @@ class LogState:
 
     held: dict[int, Held] = field(default_factory=dict[int, Held])  # by slot
     opening: int = 0  # how often the world was opened
+    newest: int = 0  # the newest generation that was ever put
+    floor: int = 0  # what `newest` was when the log was rewritten: older blocks that it does not name are dropped
+    dropped: set[int] = field(default_factory=set[int])  # generations dropped since
     is_tail_clean: bool = True  # False: something that is no record follows the last one
 
     def apply(self, record: Record) -> None:
-        if record.kind is Kind.PUT:
-            self.held[record.slot] = Held(record.block, record.generation)
-        elif record.kind is Kind.DROPPED:
-            self.held.pop(record.slot, None)
-        else:
-            self.opening = record.generation
+        match record.kind:
+            case Kind.PUT:
+                self.held[record.slot] = Held(record.block, record.generation)
+                self.newest = max(self.newest, record.generation)
+            case Kind.DROPPED:
+                if held := self.held.pop(record.slot, None):
+                    self.dropped.add(held.generation)
+            case Kind.OPENED:
+                self.opening = record.generation
+                self.floor = max(self.floor, record.block)
+                self.newest = max(self.newest, record.block)
+
+    def may_adopt(self, generation: int) -> bool:
+        """Whether a block that the log does not name may be one whose record was torn, rather than a dropped one."""
+        return generation > self.floor and generation not in self.dropped
 
 
 def region_bytes(num_slots: int) -> int:
@@ -155,13 +167,15 @@ class Manifest:
         self._disk.sync(self.fd)
         self._salt = salt
         self._num_records = len(base)
+        self.state.floor = self.state.newest
+        self.state.dropped.clear()
         self._is_region_suspect = False
 
 
 def base_records(state: LogState) -> list[Record]:
     """The shortest log that gives this state."""
     puts = (Record(Kind.PUT, slot, held.block, held.generation) for slot, held in sorted(state.held.items()))
-    return [Record(Kind.OPENED, 0, 0, state.opening), *puts]
+    return [Record(Kind.OPENED, 0, state.newest, state.opening), *puts]
 
 
 def _pack_header(terms: Terms, salt: int, num_base: int, base: bytes) -> bytes:

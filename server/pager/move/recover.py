@@ -179,7 +179,7 @@ class SlabOpener:
 
     def _rebuild(self, fd: int, num_slots: int, store_id: bytes, log: LogState) -> LogState:
         """What the slots hold by their own headers. A slot that the log does not vouch for is read whole."""
-        state = LogState(opening=log.opening)
+        state = LogState(opening=log.opening, newest=log.newest)
         slot_view = _scratch(self.layout.slot_bytes)
         for slot in range(num_slots):
             head = slot_view[: self.layout.header_bytes]
@@ -189,7 +189,9 @@ class SlabOpener:
                 continue
             state.opening = max(state.opening, found.generation // GENERATIONS_PER_OPENING)
             held = Held(found.block, found.generation)
-            if log.held.get(slot) == held or self._is_whole(fd, slot, slot_view, found):
+            state.newest = max(state.newest, found.generation)
+            is_whole = log.may_adopt(found.generation) and self._is_whole(fd, slot, slot_view, found)
+            if is_whole or log.held.get(slot) == held:
                 state.held[slot] = held
         return state
 
