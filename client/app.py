@@ -5,6 +5,7 @@ own thread and never waits for this one.
 """
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -59,6 +60,8 @@ class App:
         target = self._open_window()
         self._hud = Hud(Type(scale_for(*target.get_size())))
         self._walk.link.start()
+        for number in (signal.SIGINT, signal.SIGTERM):  # like closing the window: the report is still written
+            signal.signal(number, self._close)
         clock = pygame.time.Clock()
         try:
             while self._runs:
@@ -69,6 +72,9 @@ class App:
             self._walk.link.close()
             pygame.quit()
         return 0
+
+    def _close(self, *_: object) -> None:
+        self._runs = False
 
     def _open_window(self) -> pygame.Surface:
         if self._is_full:

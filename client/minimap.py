@@ -79,9 +79,9 @@ class Minimap:
 
 def _extent(atlas: Atlas) -> tuple[tuple[float, float], float]:
     """(centre, reach) in metres: all that is known if it fits, else what lies around the player."""
-    pose = atlas.pose or Pose()
-    here = (pose.x_m, pose.z_m)
-    points = [here, *atlas.trail[-400:], *((place.x_m, place.z_m) for place in atlas.places.values())]
+    points = [*atlas.trail[-400:], *((place.x_m, place.z_m) for place in atlas.places.values())]
+    here = (atlas.pose.x_m, atlas.pose.z_m) if atlas.pose else points[-1] if points else (0.0, 0.0)
+    points.append(here)
     low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
     low_z, high_z = min(z for _, z in points), max(z for _, z in points)
     reach_m = max(high_x - low_x, high_z - low_z) / 2.0 + _EDGE_M

@@ -62,7 +62,7 @@ def _draw_tier(surface: pygame.Surface, type_: Type, tier: Tier, state: TierStat
     text_top = strip.top - type_.px(18)
     name = type_.text(tier.name, 13, ACCENT[tier], bold=True)
     surface.blit(name, (strip.left, text_top))
-    blocks = type_.text(f"{state.blocks} block{'' if state.blocks == 1 else 's'}", 12, INK)
+    blocks = type_.text(_counted(state.blocks), 12, INK)
     surface.blit(blocks, (strip.left + type_.px(48), text_top))
     size = type_.text(f"{bytes_in_words(state.used_bytes)} / {bytes_in_words(state.budget_bytes)}", 12, DIM)
     surface.blit(size, (strip.right - size.get_width(), text_top))
@@ -99,7 +99,7 @@ def _draw_recall(surface: pygame.Surface, type_: Type, stats: Stats | None) -> N
     recalled = list(zip(stats.recalled, stats.recalled_tiers, strict=False)) if stats else []
     is_stale = stats is not None and stats.stale
     shown = recalled[: _CHIPS * _CHIP_ROWS]
-    remark = "stale" if is_stale else f"{len(recalled)} blocks" if recalled else "nothing old in view"
+    remark = "stale" if is_stale else _counted(len(recalled)) if recalled else "nothing old in view"
     heading(surface, type_, top_px, "RECALLED NOW", remark, ALERT if is_stale else DIM)
     gap_px, pad_px = type_.px(6), type_.px(14)
     rows = _CHIP_ROWS if len(shown) > _CHIPS else 1
@@ -124,6 +124,10 @@ def _draw_chip(surface: pygame.Surface, type_: Type, place: pygame.Rect, block_i
     surface.blit(number, number.get_rect(midtop=(place.centerx, place.top + type_.px(3))))
     name = type_.text(tier.name if tier is not None else "?", 10.5, colour, bold=True)
     surface.blit(name, name.get_rect(midbottom=(place.centerx, place.bottom - type_.px(3))))
+
+
+def _counted(num_blocks: int) -> str:
+    return f"{num_blocks} block" if num_blocks == 1 else f"{num_blocks} blocks"
 
 
 def numbers_height(type_: Type, num_lines: int) -> int:

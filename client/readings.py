@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from client.atlas import Atlas
 from client.report import Record
 
-_STALE_WORRY = 0.05
+_STALE_WORRY = 0.1
 
 
 @dataclass(frozen=True, slots=True)

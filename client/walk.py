@@ -32,6 +32,7 @@ class Walk:
         self.cut_count = 0
         self._playout = Playout(frame_s=0.1)
         self._dropped_before = 0
+        self._fault = ""  # the newest that the server told of
         self._notices: list[tuple[float, str]] = []
 
     @property
@@ -89,6 +90,8 @@ class Walk:
             self._begin(news, now_s)
         elif isinstance(news, Stats):
             self.record.learn(news)
+            self._notices.extend((now_s, note) for note in news.notes[-1:] if note != self._fault)
+            self._fault = news.notes[-1] if news.notes else self._fault
             self.atlas.learn(news, now_s)
         elif isinstance(news, BlockNote):
             self.atlas.note(news, now_s)
