@@ -163,7 +163,7 @@ class Transformer(nn.Module):
     def forward(
         self, x: torch.Tensor, t: torch.Tensor, chunk: ChunkInput, *, keep_kv: bool = False
     ) -> tuple[torch.Tensor, OwnKV | None]:
-        """The flow `[16, F, h, w]` of noisy latents `x` at timesteps `t [F]`; this pass's K,V when they are asked for."""
+        """The flow `[16, F, h, w]` of noisy latents `x` at timesteps `t [F]`; its K,V when asked for."""
         patches = self.embed_patches(x, chunk.cond)  # [D, F, rows, cols]
         time, time_proj = self.embed_time(t)
         tokens = patches.flatten(2).permute(1, 2, 0)  # [F, S, D]

@@ -269,6 +269,19 @@ def test_a_walk_passes_the_end_of_the_native_table(placement, beginning):
     assert state.start == 3 * 343
 
 
+def test_in_bfloat16_a_walk_remembers_exactly_what_its_window_held():
+    config = load_config("tiny")
+    model = MatrixGame2Model(random_parts(config, CPU, torch.bfloat16), config, CPU, torch.bfloat16, "test")
+    beginning = model.begin(2)
+    state = beginning.state
+    for _ in range(2):
+        _, step = run(model, state)
+        state = step.state
+    assert torch.equal(step.block.kv, state.window[-1].self_kv)
+    frames, _ = run(model, state, FORWARD, (recalled(model, beginning.chunks[0].block, 0),))
+    assert len({frame.pixels.tobytes() for frame in frames}) > 1
+
+
 @pytest.mark.slow
 def test_a_walk_of_400_chunks_with_memory(model, beginning):
     state, blocks = beginning.state, [(0, beginning.chunks[0].block)]
