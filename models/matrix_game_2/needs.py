@@ -1,0 +1,63 @@
+"""What a model needs, in bytes, computed from its config: for the doctor and for the server's budget. Any thread."""
+
+from collections.abc import Mapping
+
+import torch
+
+from models.matrix_game_2.config import Config
+from models.matrix_game_2.vae import Z_DIM, num_bytes
+from models.matrix_game_2.vae_layers import SlotTensors
+from models.matrix_game_2.weights import empty_clip, empty_network, empty_vae, vae_dtypes
+
+_STEADY_LATENTS = 3  # after so many latents every slot of the decoder has its full size
+
+
+def block_bytes(config: Config, dtype: torch.dtype) -> int:
+    """Self-attention K,V of one chunk: what is paged, before encoding."""
+    return 2 * config.network.num_layers * config.chunk_tokens * config.network.dim * dtype.itemsize
+
+
+def decoder_state_bytes(config: Config, device: torch.device) -> int:
+    """The VAE decoder's state of one session, found by decoding latents that have no storage."""
+    vae = empty_vae(config)
+    if vae_dtypes(device):
+        vae.decoder.to(torch.float16)
+        vae.conv2.to(torch.float16)
+    state: SlotTensors = ()
+    for _ in range(_STEADY_LATENTS):
+        latent = torch.empty(Z_DIM, *config.latent_hw, device="meta")
+        _, state = vae.decode_next(latent, state)
+    return num_bytes(state)
+
+
+def action_bytes(config: Config, dtype: torch.dtype) -> int:
+    """Mouse and keyboard K,V of one chunk: kept in the window, never paged."""
+    action, frames = config.network.action, config.num_frame_per_block
+    assert action is not None
+    mouse = config.frame_tokens * action.mouse_hidden_dim if action.enable_mouse else 0
+    return 2 * len(action.blocks) * frames * (mouse + action.keyboard_hidden_dim) * dtype.itemsize
+
+
+def needs(config: Config, device: torch.device, dtype: torch.dtype) -> Mapping[str, int]:
+    """Bytes by component on the device that draws, and `host_clip` on the host. States are per session.
+
+    `working` holds for one chunk: the rotated keys and values of window, recall and the chunk itself.
+    """
+    network = sum(tensor.numel() for tensor in empty_network(config).state_dict().values())
+    half = vae_dtypes(device)
+    vae = sum(
+        tensor.numel() * half.get(name.partition(".")[0], torch.float32).itemsize
+        for name, tensor in empty_vae(config).state_dict().items()
+    )
+    block = block_bytes(config, dtype)
+    window = config.window_chunks * (block + action_bytes(config, dtype))
+    return {
+        "weights": network * dtype.itemsize,
+        "vae": vae,
+        "window_state": window,
+        "decoder_state": decoder_state_bytes(config, device),
+        "cross_state": 2 * config.network.num_layers * config.clip_tokens * config.network.dim * dtype.itemsize,
+        "working": block * (config.window_chunks + config.max_recall + 1),
+        "recall_buffer": block * config.max_recall,
+        "host_clip": sum(tensor.numel() for tensor in empty_clip(config).state_dict().values()) * 4,
+    }
