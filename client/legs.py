@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from shared.controls import Key
 
 TURN_RAD_S = 0.8
-_GLANCE_RAD = 0.9
 _RANDOM_SEED = 20_261
 _NO_KEYS = Key(0)
 
@@ -58,16 +57,14 @@ def there_and_back(out: Callable[[float], Legs], seconds: float, turn_rad_s: flo
     return [*there, around, *back]
 
 
-def _looking_out(turn_rad_s: float) -> Legs:
-    """Three steps ahead and a glance to both sides, again and again; the steps grow fewer with the distance."""
+def _stairs_out(turn_rad_s: float) -> Legs:
+    """A staircase: ahead, a quarter to the right, ahead, a quarter back; after four stairs it turns a corner."""
+    quarter_rad = math.pi / 2.0
     legs: Legs = []
-    for round_index in range(2_000):
-        glance_rad = _GLANCE_RAD if round_index % 2 == 0 else -_GLANCE_RAD
-        step_s = 1.2 if round_index < 4 else 0.3
-        legs.append(Leg(step_s, Key.FORWARD))
-        legs.extend(
-            [_turn(glance_rad, turn_rad_s), _turn(-2.0 * glance_rad, turn_rad_s), _turn(glance_rad, turn_rad_s)]
-        )
+    for stair in range(1, 2_001):
+        legs.extend([Leg(1.4, Key.FORWARD), _turn(quarter_rad, turn_rad_s), Leg(1.1, Key.FORWARD)])
+        if stair % 4:  # the corner is the quarter that is not turned back
+            legs.append(_turn(-quarter_rad, turn_rad_s))
     return legs
 
 
@@ -82,8 +79,8 @@ def _far_out(turn_rad_s: float) -> Legs:
 
 
 def out_and_back(seconds: float, turn_rad_s: float) -> Legs:
-    """Out with glances to both sides, around at half of the time, and home the same way."""
-    return there_and_back(_looking_out, seconds, turn_rad_s)
+    """Out over a staircase, around at half of the time, and home the same way."""
+    return there_and_back(_stairs_out, seconds, turn_rad_s)
 
 
 def long_round_trip(seconds: float, turn_rad_s: float) -> Legs:

@@ -51,6 +51,7 @@ class Keeper:
         self.ready = ReadySet()
         self.published = threading.Event()  # set whenever `ready` was replaced
         self.snapshot = Snapshot()
+        self.num_faults = 0  # of our own; each is in the log
         self._table = table
         self._traffic = traffic
         self._view = TableView(table, traffic, pins, max_recall)
@@ -83,6 +84,7 @@ class Keeper:
         try:
             work()
         except Exception:  # the top of the thread: one fault of ours must not end the paging of all worlds
+            self.num_faults += 1
             LOG.exception("pager fault in=%s", what)
 
     def _handle(self, message: Message) -> None:

@@ -26,8 +26,14 @@ async def until(is_so: Callable[[], object], timeout_s: float = 5.0) -> None:
             await asyncio.sleep(0.005)
 
 
-def p95(values: list[float]) -> float:
-    return sorted(values)[len(values) * 95 // 100]
+def assert_paced(gaps_s: list[float]) -> None:
+    """Frames came one by one. A chunk sent as a burst would show as gaps of 0 and of six frame times.
+
+    The bounds leave room for a machine that is busy with other tests; the bench measures how even it really is.
+    """
+    ordered = sorted(gaps_s)
+    assert 0.6 * FRAME_S <= ordered[len(ordered) // 2] <= 1.6 * FRAME_S
+    assert ordered[len(ordered) * 9 // 10] <= 3.0 * FRAME_S
 
 
 async def walk(client: WireClient, num_frames: int) -> tuple[list[int], list[float]]:
@@ -46,8 +52,8 @@ async def test_a_fast_client_gets_every_frame_in_order_and_on_time(shared_server
     client = await WireClient.enter(shared_server.url, world="fast")
     ids, gaps_s = await walk(client, 30)
     assert ids == list(range(30))
-    assert p95(gaps_s) <= 1.5 * FRAME_S
-    assert abs(sum(gaps_s) - 29 * FRAME_S) < 4 * FRAME_S  # model time passes as real time does
+    assert_paced(gaps_s)
+    assert 26 * FRAME_S < sum(gaps_s) < 40 * FRAME_S  # model time passes as real time does
 
 
 async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(shared_server: Running) -> None:
@@ -66,15 +72,18 @@ async def test_a_frame_shows_the_session_and_the_input_it_was_drawn_with(shared_
 
 async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(shared_server: Running) -> None:
     other = await WireClient.enter(shared_server.url, world="other")
-    _, gaps_before_s = await walk(other, 12)
     stopped = await WireClient.enter(shared_server.url, world="stopped")
     await walk(stopped, 3)
     session = shared_server.engine.worlds["stopped"]
-    await until(lambda: session.why == "reader")
+    await asyncio.sleep(2 * FRAME_S)  # its last acknowledgement arrives
+    driver = session.driver
+    assert driver is not None
+    await until(lambda: session.why == "reader" and not driver.outbox.has_credit)
     made = session.num_frames
-    _, gaps_s = await walk(other, 24)  # more than a second, in which nobody reads the other socket
+    await walk(other, 4)  # what waited meanwhile
+    _, gaps_s = await walk(other, 20)  # a second, in which nobody reads the other socket
     assert session.num_frames == made
-    assert p95(gaps_s) <= max(1.5 * FRAME_S, p95(gaps_before_s))
+    assert_paced(gaps_s)
     first = await first_after_return(stopped)
     assert made - 1 - first <= 4
     ids, _ = await walk(stopped, 10)
@@ -117,14 +126,14 @@ async def test_a_slow_client_gets_fewer_frames_and_never_older_ones(shared_serve
         ages.append(session.num_frames - frame.id)
     assert ids == sorted(set(ids))
     assert max(b - a for a, b in itertools.pairwise(ids)) > 1
-    assert max(ages) <= 2 * FRAMES_PER_CHUNK + 2
+    assert max(ages) <= 3 * FRAMES_PER_CHUNK  # and not those of seconds ago
 
 
 async def test_a_viewer_that_stops_reading_does_not_hold_the_driver_up(shared_server: Running) -> None:
     driver = await WireClient.enter(shared_server.url, world="seen")
     viewer = await WireClient.enter(shared_server.url, world="seen", role="viewer")
     _, gaps_s = await walk(driver, 24)
-    assert p95(gaps_s) <= 1.5 * FRAME_S
+    assert_paced(gaps_s)
     assert shared_server.engine.worlds["seen"].num_frames - 1 - await first_after_return(viewer) <= FRAMES_PER_CHUNK + 4
 
 

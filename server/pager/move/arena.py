@@ -6,6 +6,7 @@ when is the pager thread's business.
 """
 
 import mmap
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -37,6 +38,18 @@ class Arena:
             self.pieces.append(piece)
             self._arrays.append(np.frombuffer(piece, dtype=np.uint8))
             self.num_slots += count
+
+    def register(self, pin: Callable[[int, int], bool]) -> None:
+        """Register each piece (address, bytes) with a device, once. The first that fails ends it: the rest is let go.
+
+        Trying on after a failure is known to poison later calls of the device.
+        """
+        for index, piece in enumerate(self._arrays):
+            if not pin(piece.ctypes.data, piece.nbytes):
+                self.num_slots = index * self._per_piece
+                del self._arrays[index:], self.pieces[index:]
+                self.note = f"the device could register memory for {self.num_slots} slots only: the tier is that small"
+                return
 
     def array(self, slot: int) -> Array:
         """[slot_bytes] uint8, a view."""

@@ -19,6 +19,8 @@ class InlineDevice:
 
     def encode(self, move: Move, dram_slot: int) -> None:
         assert move.fresh is not None
+        if move.event is not None:
+            move.event.synchronize()  # the tensors are complete only after it
         slot = self._dram.tensor(dram_slot)
         self._codec.encode(move.fresh.kv, slot)
         self._codec.store_side(move.fresh.side, slot)
