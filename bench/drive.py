@@ -109,7 +109,7 @@ def start(
     lobby = Lobby(Setting(model, pager, recall_buffer), Worlds(folder), lambda work: work())
     hello = Hello(version=PROTOCOL_VERSION, seed=seed, world=world, mode=mode, codec="png")
     session, name, notes = lobby.enter(hello)
-    resident = Resident(session, name, model.frames_per_chunk, model.fps, lambda: None)
+    resident = Resident(session, name, folder / session.world, model.frames_per_chunk, model.fps, lambda: None)
     seat = resident.sit("driver", lambda resume: _welcome(model, name, resume, seed, mode, notes), lambda: None, pager)
     seat.outbox.every_frame = True
     drive = Drive(model, pager, resident, seat)

@@ -19,6 +19,7 @@ from server.faults import Refused
 from server.limits import CLOSE_CODES, CLOSE_OTHER, TokenBucket, read_hello
 from server.metrics import Traffic
 from server.seat import Seat
+from server.thumbnail import write_thumbnail
 from shared.protocol import (
     Error,
     ExactStep,
@@ -91,7 +92,10 @@ class Connection:
         finally:
             self._traffic.connections.dec()
             if self._seat is not None:
+                thumbnail = self._seat.thumbnail()
                 self._seat.leave(self._is_goodbye)
+                if thumbnail is not None:
+                    await write_thumbnail(thumbnail)
 
     async def _serve(self) -> None:
         hello = await self._take_hello()

@@ -129,7 +129,8 @@ class Engine:
             parker.join(SAVE_WAIT_S)
         session, name, notes = lobby.enter(hello)
         model = setting.model
-        return Resident(session, name, model.frames_per_chunk, model.fps, self._poked.set), notes
+        folder = self._worlds.root / session.world
+        return Resident(session, name, folder, model.frames_per_chunk, model.fps, self._poked.set), notes
 
     def _welcome(self, hello: Hello, resident: Resident, resume: str, *, is_resumed: bool, notes: list[str]) -> Welcome:
         assert self._setting is not None

@@ -6,12 +6,15 @@ The event loop reaches a session only through here. Engine thread, except the me
 import secrets
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+from server.compress import compress
 from server.faults import Refused
 from server.outbox import Outbox
 from server.pager.pager import Pager
 from server.seat import Seat
 from server.session import Session
+from server.thumbnail import Thumbnail
 from shared.protocol import Done, Error, ExactStep, Input, Paused, Role, Welcome
 
 MAX_SEATS = 8
@@ -24,10 +27,11 @@ class Resident:
     """One session in the engine. It draws only while a driver sits in it, reads and has not paused."""
 
     def __init__(
-        self, session: Session, name: str, frames_per_chunk: int, fps: float, poke: Callable[[], None]
+        self, session: Session, name: str, folder: Path, frames_per_chunk: int, fps: float, poke: Callable[[], None]
     ) -> None:
         self.session = session
         self.name = name
+        self._folder = folder
         self.resume = secrets.token_urlsafe(24)
         self.saved_s = time.monotonic()
         self._saved_moment = session.head.moment
@@ -132,6 +136,10 @@ class Resident:
 
     def wake_engine(self) -> None:
         self._poke()
+
+    def thumbnail(self) -> Thumbnail | None:
+        pixels = self.session.show.newest_pixels
+        return None if pixels is None else Thumbnail(self._folder / "thumbnail.jpg", compress(pixels, "jpeg"))
 
     def stand_up(self, seat: Seat, *, for_good: bool) -> None:
         was_driver = self.session.show.driver is seat

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from server.outbox import Outbox
+from server.thumbnail import Thumbnail
 from shared.protocol import ExactStep, Input, Message, Role, Welcome
 
 MAX_NOTES = 64
@@ -18,6 +19,7 @@ class Driven(Protocol):
     def hold_still(self, *, on: bool) -> None: ...
     def order(self, message: ExactStep) -> None: ...
     def wake_engine(self) -> None: ...
+    def thumbnail(self) -> Thumbnail | None: ...
     def stand_up(self, seat: "Seat", *, for_good: bool) -> None: ...
 
 
@@ -65,6 +67,10 @@ class Seat:
     def exact(self, message: ExactStep) -> None:
         if self.role == "driver":
             self._session.order(message)
+
+    def thumbnail(self) -> Thumbnail | None:
+        """What the driver saw last; None for viewers, and before the first frame."""
+        return self._session.thumbnail() if self.role == "driver" else None
 
     def leave(self, for_good: bool) -> None:  # noqa: FBT001 - goodbye, or a lost connection
         """The connection is gone. `for_good`: nobody will come back for this session."""

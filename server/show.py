@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import asdict, replace
 
-from models.base import DrawnFrame, WorldModel
+from models.base import DrawnFrame, Pixels, WorldModel
 from server.catalog import GrowingCatalog
 from server.compress import compress, digest
 from server.mailbox import Taken
@@ -45,6 +45,11 @@ class Show:
     @property
     def seats(self) -> tuple[Seat, ...]:
         return self._seats
+
+    @property
+    def newest_pixels(self) -> Pixels | None:
+        """The newest frame; None before the first."""
+        return self._newest[0].pixels if self._newest else None
 
     def sit(self, seat: Seat, pager: Pager) -> None:
         """A connection joins: it gets the newest frame and the whole map."""

@@ -5,7 +5,9 @@ import errno
 import time
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from client.headless import walk, walk_exact
 from client.wire import Visit
@@ -36,6 +38,8 @@ def test_a_walk_in_exact_mode_draws_the_same_bytes_twice(tmp_path):
 def test_a_world_continues_by_its_name_after_the_server_stopped(tmp_path):
     with whole_server(tmp_path) as server:
         walk(Visit(server.url, world="attic", seed=11), "square", 2.0)
+    (thumbnail,) = tmp_path.glob("*/thumbnail.jpg")
+    assert read_label(np.asarray(Image.open(thumbnail)))["seed"] == 11
     with whole_server(tmp_path) as server:
         pictures = []
         report = walk(Visit(server.url, world="attic"), "square", 1.0, on_picture=pictures.append)

@@ -73,6 +73,9 @@ class TinySession:
     def wake_engine(self) -> None:
         self._poke()
 
+    def thumbnail(self) -> None:
+        return None
+
     def stand_up(self, seat: Seat, *, for_good: bool) -> None:
         self.seats = tuple(other for other in self.seats if other is not seat)
         self.left_for_good |= for_good
