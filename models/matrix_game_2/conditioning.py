@@ -10,7 +10,7 @@ from io import BytesIO
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from models.base import Pixels
 from models.matrix_game_2.vae import GROUP_FRAMES, VAE
@@ -50,8 +50,8 @@ def decode_seed_image(data: bytes) -> Pixels:
             width, height = image.size
             if width * height > MAX_IMAGE_PIXELS:
                 raise ValueError(f"the picture has {width}x{height} pixels, more than {MAX_IMAGE_PIXELS:,}")
-            return np.asarray(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
         raise ValueError(f"the picture cannot be read as {', '.join(IMAGE_FORMATS)}: {error}") from error
 
 

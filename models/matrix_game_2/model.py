@@ -65,7 +65,8 @@ class MatrixGame2Model:
         self.motion = steering.motion_of(config)
         network = config.network
         self.kv_spec = KVSpec(network.num_layers, config.chunk_tokens, network.dim, network.head_width)
-        described = json.dumps([_LAYOUT, weights_fingerprint, str(dtype), asdict(config)], sort_keys=True)
+        meaning = [asdict(network), config.latent_hw, config.num_frame_per_block, config.context_noise]
+        described = json.dumps([_LAYOUT, weights_fingerprint, *meaning], sort_keys=True)
         self.fingerprint = hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
     def begin(self, seed: int, image: Pixels | None = None) -> Beginning:

@@ -5,11 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from models.matrix_game_2.config import Config
-from models.matrix_game_2.vae import Z_DIM, num_bytes
-from models.matrix_game_2.vae_layers import SlotTensors
-from models.matrix_game_2.weights import empty_clip, empty_network, empty_vae, vae_dtypes
-
-_STEADY_LATENTS = 3  # after so many latents every slot of the decoder has its full size
+from models.matrix_game_2.weights import empty_clip, empty_network, empty_vae, steady_decoder, vae_dtypes
 
 
 def block_bytes(config: Config, dtype: torch.dtype) -> int:
@@ -18,16 +14,9 @@ def block_bytes(config: Config, dtype: torch.dtype) -> int:
 
 
 def decoder_state_bytes(config: Config, device: torch.device) -> int:
-    """The VAE decoder's state of one session, found by decoding latents that have no storage."""
-    vae = empty_vae(config)
-    if vae_dtypes(device):
-        vae.decoder.to(torch.float16)
-        vae.conv2.to(torch.float16)
-    state: SlotTensors = ()
-    for _ in range(_STEADY_LATENTS):
-        latent = torch.empty(Z_DIM, *config.latent_hw, device="meta")
-        _, state = vae.decode_next(latent, state)
-    return num_bytes(state)
+    """The VAE decoder's state of one session."""
+    itemsize = vae_dtypes(device).get("decoder", torch.float32).itemsize
+    return sum(slot.numel() for slot in steady_decoder(config)) * itemsize
 
 
 def action_bytes(config: Config, dtype: torch.dtype) -> int:

@@ -11,7 +11,6 @@ import torch
 
 TABLE_LENGTH = 1024  # latent frames in the published table, spec 4
 THETA = 10_000.0
-LAST_NATIVE_CHUNK = 340  # the last chunk of 3 latents whose latents all stand inside the table
 
 
 def axis_widths(head_width: int) -> tuple[int, int, int]:
@@ -113,7 +112,7 @@ def always_rebase(first: int, block_frames: int, own_starts: Sequence[int]) -> t
 
 def native_then_rebase(first: int, block_frames: int, own_starts: Sequence[int], chunk_start: int) -> tuple[int, ...]:
     """The paper's rule: a block keeps its own place until the chunk leaves the native table, then it is rebased."""
-    if chunk_start + block_frames <= TABLE_LENGTH - TABLE_LENGTH % block_frames:
+    if chunk_start + block_frames <= TABLE_LENGTH:  # chunk 340 is the last, for chunks of 3 latents
         return tuple(own_starts)
     return always_rebase(first, block_frames, own_starts)
 

@@ -11,6 +11,7 @@ from models.matrix_game_2.actions import ActionRows
 from models.matrix_game_2.conditioning import CondTail
 from models.matrix_game_2.config import Config
 from models.matrix_game_2.vae_layers import SlotTensors
+from models.matrix_game_2.weights import steady_decoder, vae_dtypes
 from models.matrix_game_2.window import ChunkKV, Window
 from shared.pose import Pose
 
@@ -78,6 +79,8 @@ def load(saved: SavedState, config: Config, dtype: torch.dtype, device: torch.de
     reader = _Reader(saved, config, dtype, device)
     facts = saved.facts
     starts = _fact(facts, "window", list)
+    if not starts or starts[-1] != _fact(facts, "start", int) - config.num_frame_per_block:
+        raise ValueError(f"window: chunks at latents {starts} do not lead to {facts['start']}")
     frame = reader.tensor("last_frame", (*config.frame_hw_px, 3), torch.uint8).cpu().numpy().copy()
     frame.setflags(write=False)
     return MatrixState(
@@ -87,7 +90,7 @@ def load(saved: SavedState, config: Config, dtype: torch.dtype, device: torch.de
         pose=_pose(facts),
         scene=reader.scene(),
         window=tuple(reader.chunk(index, int(start)) for index, start in enumerate(starts)),
-        decoder=tuple(reader.any_tensor(f"decoder.{i}") for i in range(_fact(facts, "decoder_slots", int))),
+        decoder=reader.decoder(),
         rows=reader.rows(),
         last_frame=frame,
         idle_chunks=_fact(facts, "idle_chunks", int),
@@ -106,6 +109,11 @@ def _pose(facts: Mapping[str, Any]) -> Pose:
     if len(values) != 5:
         raise ValueError(f"pose: {len(values)} numbers instead of 5")
     return Pose(*map(float, values))
+
+
+def _any_time(slot: torch.Tensor) -> tuple[int, ...]:
+    """The shape of a slot; early in a stream it holds fewer frames."""
+    return (*slot.shape[:2], -1, *slot.shape[3:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +143,20 @@ class _Reader:
         cond = self.tensor("scene.cond", (network.out_dim, -1, height, width), self.dtype)
         return Scene(CondTail(cond), self.tensor("scene.cross", (network.num_layers, 2, -1, network.dim), self.dtype))
 
+    def decoder(self) -> SlotTensors:
+        slots = steady_decoder(self.config)
+        if _fact(self.saved.facts, "decoder_slots", int) != len(slots):
+            raise ValueError(f"decoder_slots: {self.saved.facts['decoder_slots']} instead of {len(slots)}")
+        kind = vae_dtypes(self.device).get("decoder", torch.float32)
+        return tuple(self.tensor(f"decoder.{i}", _any_time(slot), kind) for i, slot in enumerate(slots))
+
     def rows(self) -> ActionRows:
         action = self.config.network.action
         assert action is not None
-        keyboard = self.tensor("rows.keyboard", (-1, action.keyboard_dim_in), torch.float32)
-        mouse = self.tensor("rows.mouse", (-1, action.mouse_dim_in), torch.float32) if action.enable_mouse else None
+        known = action.vae_time_compression_ratio * (_fact(self.saved.facts, "start", int) - 1)
+        count = min(action.window_rows, known)
+        keyboard = self.tensor("rows.keyboard", (count, action.keyboard_dim_in), torch.float32)
+        mouse = self.tensor("rows.mouse", (count, action.mouse_dim_in), torch.float32) if action.enable_mouse else None
         return ActionRows(keyboard.cpu(), None if mouse is None else mouse.cpu())
 
     def chunk(self, index: int, start: int) -> ChunkKV:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -9,9 +10,11 @@ from torch import nn
 from models.matrix_game_2.clip import ClipTower
 from models.matrix_game_2.config import Config
 from models.matrix_game_2.transformer import Transformer
-from models.matrix_game_2.vae import VAE
+from models.matrix_game_2.vae import VAE, Z_DIM
+from models.matrix_game_2.vae_layers import SlotTensors
 
 _MODULATION_SCALE = 0.1
+_STEADY_LATENTS = 3  # after so many latents every slot of the decoder has its full size
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,15 @@ def random_parts(config: Config, device: torch.device, dtype: torch.dtype, seed:
     _fill(network, device, dtype, {}, generator)
     _fill(vae, device, torch.float32, vae_dtypes(device), generator)
     return Parts(network, vae, None)
+
+
+@lru_cache(maxsize=8)
+def steady_decoder(config: Config) -> SlotTensors:
+    """The decoder's state without storage, found by decoding latents that have none: its shapes."""
+    vae, state = empty_vae(config), ()
+    for _ in range(_STEADY_LATENTS):
+        _, state = vae.decode_next(torch.empty(Z_DIM, *config.latent_hw, device="meta"), state)
+    return state
 
 
 def _fill(

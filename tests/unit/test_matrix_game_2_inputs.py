@@ -198,3 +198,15 @@ def test_retrieval_forgives_the_drift_of_old_blocks():
     young, old = (retrieval.overlap(eye, drifted, np.array([age]))[0] for age in (1, 100))
     assert old > young
     assert old == pytest.approx(1.0)
+
+
+def test_the_needs_at_full_size_are_those_of_the_specification():
+    from models.matrix_game_2.needs import action_bytes, block_bytes, needs
+
+    config, bf16 = load_config("universal"), torch.bfloat16
+    assert block_bytes(config, bf16) == 486_604_800
+    assert action_bytes(config, bf16) == 162_201_600 + 184_320
+    figures = needs(config, torch.device("cuda"), bf16)
+    assert figures["decoder_state"] == 2 * 532_674_560
+    assert figures["cross_state"] == 47_370_240
+    assert figures["weights"] == 2 * 1_619_242_304

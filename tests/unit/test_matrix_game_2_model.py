@@ -159,6 +159,10 @@ def test_a_saved_state_of_other_shapes_or_facts_is_refused_by_name(model, beginn
     saved = model.dump(beginning.state)
     with pytest.raises(ValueError, match=r"rows\.keyboard"):
         model.load(replace(saved, tensors={**saved.tensors, "rows.keyboard": torch.zeros(3)}))
+    with pytest.raises(ValueError, match=r"decoder\.4"):
+        model.load(replace(saved, tensors={**saved.tensors, "decoder.4": torch.zeros(1, 2, 3, 4, 5)}))
+    with pytest.raises(ValueError, match="window"):
+        model.load(replace(saved, facts={**saved.facts, "start": 300}))
     with pytest.raises(ValueError, match="seed"):
         model.load(replace(saved, facts={**saved.facts, "seed": "x"}))
     with pytest.raises(ValueError, match="pose"):
