@@ -68,23 +68,24 @@ def draw_flights(
 def _at(flight: Flight, strips: dict[Tier, pygame.Rect], share: float, type_: Type) -> tuple[float, float]:
     """Where a flight is: a bow from its source to its target; blocks come in and leave at the side."""
     across = 0.12 + 0.76 * ((flight.move.block_id * 0.618034) % 1.0)
-    source = _anchor(flight.move.source, strips, across, type_, is_source=True)
-    target = _anchor(flight.move.target, strips, across, type_, is_source=False)
+    source, target = _ends(flight.move, strips, across, type_)
     bow_px = type_.px(14) * math.sin(math.pi * share)
     return (source[0] + (target[0] - source[0]) * share + bow_px, source[1] + (target[1] - source[1]) * share)
 
 
-def _anchor(
-    tier: Tier | None, strips: dict[Tier, pygame.Rect], across: float, type_: Type, *, is_source: bool
-) -> tuple[float, float]:
-    if tier is not None:
-        strip = strips[tier]
-        return (strip.left + across * strip.width, float(strip.centery))
-    if is_source:  # just encoded: from above the first strip
-        strip = strips[Tier.GPU]
-        return (float(strip.left - type_.px(8)), strip.top - type_.px(24))
-    strip = strips[Tier.NVME]
-    return (strip.left + across * strip.width, strip.bottom + type_.px(22))
+def _ends(
+    move: Move, strips: dict[Tier, pygame.Rect], across: float, type_: Type
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Where a flight begins and ends. A new block comes in beside its strip; a dropped copy falls out of it."""
+    strip = strips[move.source if move.source is not None else Tier.GPU]
+    source = (strip.left + across * strip.width, float(strip.centery))
+    if move.target is None:
+        return (source, (source[0], source[1] + type_.px(20)))
+    into = strips[move.target]
+    target = (into.left + across * into.width, float(into.centery))
+    if move.source is None:
+        source = (into.left - type_.px(8), into.top - type_.px(18))
+    return (source, target)
 
 
 def _draw_head(target: pygame.Surface, at: tuple[float, float], angle_rad: float, colour: Colour, type_: Type) -> None:
