@@ -19,7 +19,7 @@ MASK = "********"
 
 # small enough for rooms that a minute's walk out and back recalls from all three tiers
 BUDGETS: dict[str, dict[str, str]] = {
-    "rooms": {"gpu": "24MB", "dram": "12MB", "nvme": "256MB"},
+    "rooms": {"gpu": "10MB", "dram": "4MB", "nvme": "256MB"},
     "matrix-game-2": {"gpu": "4GB", "dram": "8GB", "nvme": "64GB"},
 }
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
