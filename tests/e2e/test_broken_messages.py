@@ -82,7 +82,8 @@ async def test_a_thousand_broken_messages_and_then_a_normal_client_walks(server:
     codes = await asyncio.gather(*(send_one(number) for number in range(NUM_BROKEN)))
     assert {"invalid", "too_deep", "malformed"} <= set(codes)
     client = await WireClient.enter(server.url, world="after")
-    assert [(await client.next_frame()).id for _ in range(20)] == list(range(20))
+    ids = [(await client.next_frame()).id for _ in range(20)]
+    assert ids == sorted(set(ids))
 
 
 @pytest.mark.parametrize("value", WRONG_VALUES)
