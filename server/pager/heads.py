@@ -11,6 +11,7 @@ from server.pager.moves import MoveNote
 from shared.tiers import Tier
 
 STALL_MS = 0.5
+PLAN_LIFE_S = 10.0  # a plan this long overdue belongs to a head that stands still
 NUM_REMEMBERED = 4  # wanted sets to fall back on; the newest complete one is drawn with
 NUM_NOTES = 512
 
@@ -99,6 +100,7 @@ class HeadWants:
     plan: Plan = ()
     asked: tuple[BlockKey, ...] = ()
     asked_s: float = -math.inf
+    is_waiting: bool = False  # the engine stands still until `asked` is there
     taken: tuple[BlockKey, ...] = ()
     hits: dict[BlockKey, Tier] = field(default_factory=dict[BlockKey, Tier])
 
@@ -107,6 +109,8 @@ class HeadWants:
         """Everything it wants now."""
         return {*self.asked, *(key for _, keys in self.plan for key in keys)}
 
-    def plan_since(self, time_s: float) -> Plan:
-        """What it asked for and plans, without what was due before `time_s`."""
-        return [(due_s, keys) for due_s, keys in ((self.asked_s, self.asked), *self.plan) if due_s >= time_s]
+    def plan_at(self, now_s: float) -> Plan:
+        """What it asked for and plans, without what is long overdue. What the engine waits for is due now."""
+        asked_s = now_s if self.is_waiting else self.asked_s
+        oldest_s = now_s - PLAN_LIFE_S
+        return [(due_s, keys) for due_s, keys in ((asked_s, self.asked), *self.plan) if due_s >= oldest_s]

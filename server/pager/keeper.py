@@ -28,7 +28,6 @@ from shared.tiers import Tier
 
 LOG = logging.getLogger(__name__)
 MAX_WAITING = 3  # committed blocks that may wait for a DRAM slot before another is lost for one
-PLAN_LIFE_S = 10.0  # a plan this long overdue belongs to a head that stands still
 WRITE_AHEAD_BYTES = 64 << 20  # handed to the writer at once, to be made durable together
 MAX_WRITE_AHEAD = 16
 
@@ -136,6 +135,7 @@ class Keeper:
 
     def _ask(self, ask: Ask) -> None:
         head = replace(self._head(ask.head), asked=ask.wanted, asked_s=self._clock())
+        head.is_waiting = ask.taken is None
         if ask.taken is not None:
             head.taken = ask.taken
         self._seen = max(self._seen, ask.serial)
@@ -185,7 +185,7 @@ class Keeper:
 
     def _decide(self) -> None:
         now_s = self._clock()
-        plans = [head.plan_since(now_s - PLAN_LIFE_S) for head in self._heads.values()]
+        plans = [head.plan_at(now_s) for head in self._heads.values()]
         self._view.wants = {want.key: want for want in wants_of(plans, now_s)}
         self._view.protect(self._heads, now_s)
         self._free_gpu()
@@ -200,7 +200,8 @@ class Keeper:
         self._write(now_s)
         self._publish()
         self._free_gpu()
-        self._answer()
+        self._sum_up()
+        self._waiters.answer(self._pending())
 
     def _free_gpu(self) -> None:
         if self._traffic.retiring:
@@ -270,6 +271,7 @@ class Keeper:
         old = self.ready
         if self._traffic.is_changed or gone != old.gone or hits != old.hits or self._seen != old.seen:
             self._traffic.is_changed = False
+            self._sum_up()  # who sees a block gone must find it counted
             self.ready = ReadySet(dict(self._traffic.leased), hits, gone, self._seen)
             self.published.set()
 
@@ -277,15 +279,13 @@ class Keeper:
         block = self._table.blocks.get(key)
         return block is None or not block.is_alive or (block.is_unreadable and not block.tiers - {Tier.NVME})
 
-    def _answer(self) -> None:
-        """Tell those who wait; then say what the tiers hold."""
+    def _sum_up(self) -> None:
         self.snapshot = Snapshot(
             usage_of(self._table, self._slot_bytes),
             replace(self._traffic.counters),
             len(self._traffic.moves) + len(self._waiting),
             tuple(self._traffic.notes),
         )
-        self._waiters.answer(self._pending())
 
     def _pending(self) -> set[BlockKey]:
         """The blocks that are on their way to becoming durable."""

@@ -101,5 +101,8 @@ class Pins:
         """Whether nobody can read the slot any more. Ask only after a ready set without it was published."""
         return not self.is_entering and not self.is_leased(slot)
 
+    def leased_keys(self) -> set[BlockKey]:
+        return {key for lease in self._leases for key in lease.keys}
+
     def is_leased(self, slot: int) -> bool:
         return any(block.slot == slot for lease in self._leases for block in lease.blocks)

@@ -49,6 +49,7 @@ class Recaller:
 
     def recall_exact(self, head: str, wanted: tuple[BlockKey, ...], timeout_s: float | None) -> Lease:
         meter = _Meter()
+        self.record(head)
         self._serial += 1
         until_s = None if timeout_s is None else meter.begin_s + timeout_s
         self._keeper.inbox.put(Ask(head, wanted, None, self._serial))

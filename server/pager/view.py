@@ -37,9 +37,9 @@ class TableView:
         self.protected: set[BlockKey] = set()
 
     def protect(self, heads: Mapping[str, HeadWants], now_s: float) -> None:
-        """Each head's last recall stays on the GPU, the newest first, while one more recall set fits beside them."""
+        """What is lent stays on the GPU, then each head's last recall, the newest first, while one more set fits."""
         room = self._table.shared[Tier.GPU].num_slots - self._max_recall
-        self.protected = set()
+        self.protected = self._pins.leased_keys()
         for head in sorted(heads.values(), key=lambda head: -head.asked_s):
             if head.asked_s + TAKEN_LIFE_S >= now_s and len(self.protected.union(head.taken)) <= room:
                 self.protected.update(head.taken)

@@ -61,11 +61,14 @@ class View(Protocol):
 
 
 def wants_of(plans: Iterable[Plan], now_s: float) -> list[Want]:
-    """All plans as one list in the order of work: by deadline, then by worth within it; each block once."""
+    """All plans as one list in the order of work: by deadline, then by worth within it; each block once.
+
+    What is overdue fades: late by a second counts like due in a second.
+    """
     ranked: list[tuple[float, int, BlockKey]] = []
     for plan in plans:
         for deadline_s, keys in plan:
-            ranked += [(max(now_s, deadline_s), rank, key) for rank, key in enumerate(keys)]
+            ranked += [(now_s + abs(deadline_s - now_s), rank, key) for rank, key in enumerate(keys)]
     wants: dict[BlockKey, Want] = {}
     for deadline_s, _, key in sorted(ranked):
         wants.setdefault(key, Want(key, deadline_s))

@@ -11,6 +11,7 @@ The free list is not stored: whatever slot no live record names is free.
 
 import struct
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -38,6 +39,7 @@ class Kind(IntEnum):
     OPENED = 1  # the world was opened; `generation` is the number of the opening, `block` the newest generation so far
     PUT = 2
     DROPPED = 3
+    CLOSED = 4  # the world was closed in order: nothing can be missing before this
 
 
 class Record(NamedTuple):
@@ -67,10 +69,14 @@ class LogState:
     newest: int = 0  # the newest generation that was ever put
     floor: int = 0  # what `newest` was when the log was rewritten: older blocks that it does not name are dropped
     dropped: set[int] = field(default_factory=set[int])  # generations dropped since
+    is_closed: bool = False  # the last record is CLOSED
     is_tail_clean: bool = True  # False: something that is no record follows the last one
 
     def apply(self, record: Record) -> None:
+        self.is_closed = record.kind is Kind.CLOSED
         match record.kind:
+            case Kind.CLOSED:
+                pass
             case Kind.PUT:
                 self.held[record.slot] = Held(record.block, record.generation)
                 self.newest = max(self.newest, record.generation)
@@ -81,6 +87,11 @@ class LogState:
                 self.opening = record.generation
                 self.floor = max(self.floor, record.block)
                 self.newest = max(self.newest, record.block)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log was ended in order, so that the slots need not be asked."""
+        return self.is_closed and self.is_tail_clean
 
     def may_adopt(self, generation: int) -> bool:
         """Whether a block that the log does not name may be one whose record was torn, rather than a dropped one."""
@@ -144,6 +155,9 @@ class Manifest:
             self.state.apply(record)
 
     def close(self) -> None:
+        """End the log in order, if the disk still lets us."""
+        with suppress(OSError):  # without its last record, the next opening asks the slots
+            self.append([Record(Kind.CLOSED, 0, 0, 0)])
         self._disk.close(self.fd)
 
     def _is_full(self, num_more: int) -> bool:
@@ -267,7 +281,7 @@ def make_log(disk: DiskIO, path: Path, terms: Terms, state: LogState, salt: int)
 
 
 def reopen_log(disk: DiskIO, fd: int, found: FoundLog) -> Manifest:
-    """Go on with a log that was read. Its first append starts the other region, leaving this one as it was."""
+    """Go on with a log. Its first append writes `found.state` into the other region, leaving this one as it was."""
     return Manifest(disk, fd, found.terms, found.state, found.salt)
 
 

@@ -1,7 +1,8 @@
 """Opening a world's slab: make it, or recover what a stop of any kind left. Runs on the opener's thread.
 
-The log is the authority. Slot headers decide where the log ends in something that is no record, or cannot be read at
-all: then every slot whose whole content checks is taken as it is.
+The log is the authority where it was ended in order. After a kill, or where it ends in something that is no record,
+each slot's own header is asked too; a slot that the log does not name is taken when its whole content checks and the
+log does not rule it out as dropped.
 """
 
 import errno
@@ -149,14 +150,16 @@ class SlabOpener:
     def _recover(
         self, fd: int, log_path: Path, num_slots: int, found: FoundLog | None
     ) -> tuple[Manifest, tuple[str, ...]]:
-        if found is not None and found.state.is_tail_clean and found.terms.num_slots == num_slots:
-            return reopen_log(self.disk, self.disk.open(log_path, is_direct=False, create=False), found), ()
         state = LogState() if found is None else found.state
-        notes: tuple[str, ...] = ()
         store_id = self._store_id(fd, log_path.parent) if found is None else found.terms.store_id
-        if store_id is not None and (found is None or not found.state.is_tail_clean):
-            state = self._rebuild(fd, num_slots, store_id, state)
-            notes = (f"the log was damaged: {len(state.held)} blocks were found again from their own headers",)
+        notes: tuple[str, ...] = ()
+        if store_id is not None and not state.is_whole:
+            known, state = state, self._rebuild(fd, num_slots, store_id, state)
+            if state.held != known.held:
+                notes = (f"the log was damaged: {len(state.held)} blocks were found by their own headers",)
+        if found is not None and found.terms.num_slots == num_slots:
+            log_fd = self.disk.open(log_path, is_direct=False, create=False)
+            return reopen_log(self.disk, log_fd, replace(found, state=state)), notes
         terms = Terms(self.fingerprint, store_id or os.urandom(16), num_slots)
         return make_log(self.disk, log_path, terms, state, 0 if found is None else found.salt), notes
 
