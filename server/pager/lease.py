@@ -85,11 +85,20 @@ class Lease:
 
 
 class Pins:
-    """Which slots the engine holds. Written by the engine thread, read by the pager thread."""
+    """Which slots the engine holds. Written by the engine thread, read by the pager thread.
+
+    The engine reads a ready set and names its lease inside `with pins`.
+    """
 
     def __init__(self) -> None:
         self.is_entering = False
         self._leases: tuple[Lease, ...] = ()
+
+    def __enter__(self) -> None:
+        self.is_entering = True
+
+    def __exit__(self, *_: object) -> None:
+        self.is_entering = False
 
     def add(self, lease: Lease) -> None:
         self._leases = (*self._leases, lease)

@@ -39,10 +39,9 @@ class Recaller:
     def recall(self, head: str, wanted: tuple[BlockKey, ...]) -> Lease:
         meter = _Meter()
         record = self.record(head)
-        self._pins.is_entering = True
-        ready = self._keeper.ready
-        lease = self._lease(head, wanted, record.choose(wanted, ready), ready)
-        self._pins.is_entering = False
+        with self._pins:
+            ready = self._keeper.ready
+            lease = self._lease(head, wanted, record.choose(wanted, ready), ready)
         self._serial += 1
         self._keeper.inbox.put(Ask(head, wanted, lease.keys, self._serial))
         return self._counted(head, wanted, lease, ready, meter)
@@ -55,14 +54,12 @@ class Recaller:
         self._keeper.inbox.put(Ask(head, wanted, None, self._serial))
         while True:
             self._keeper.published.clear()
-            self._pins.is_entering = True
-            ready = self._keeper.ready
             left_s = ASK_AGAIN_S if until_s is None else min(ASK_AGAIN_S, until_s - time.perf_counter())
-            if left_s <= 0.0 or (ready.seen >= self._serial and ready.complete(wanted)):
-                lease = self._lease(head, wanted, wanted, ready)
-                self._pins.is_entering = False
-                break
-            self._pins.is_entering = False
+            with self._pins:
+                ready = self._keeper.ready
+                if left_s <= 0.0 or (ready.seen >= self._serial and ready.complete(wanted)):
+                    lease = self._lease(head, wanted, wanted, ready)
+                    break
             if not self._keeper.published.wait(left_s):
                 self._keeper.inbox.put(Ask(head, wanted, None, self._serial))
         self._keeper.inbox.put(Ask(head, wanted, lease.keys, self._serial))

@@ -14,7 +14,7 @@ from models.base import FreshBlock, KVSpec, SidePlane
 from server.pager.blocks import BlockKey
 from server.pager.codec import Codec
 from server.pager.header import block_fingerprint
-from server.pager.inbox import Answer, Closing, Commit, Foresee, Forget, Opened
+from server.pager.inbox import Answer, Ask, Closing, Commit, Foresee, Forget, Opened
 from server.pager.keeper import Keeper
 from server.pager.layout import PAGE_BYTES, SlotLayout
 from server.pager.lease import LeasedBlock, Pins
@@ -185,6 +185,15 @@ class PagerMachine(RuleBasedStateMachine):
         lease.release()
         self.open_leases = [each for each in self.open_leases if each is not lease]
         self.keeper.turn()
+
+    @rule(head=st.sampled_from(("head", "other")), keys=st.lists(blocks, max_size=MAX_RECALL, unique=True))
+    def a_recall_that_waits_gets_all_that_can_come(self, head, keys):
+        for lease in self.open_leases:
+            lease.release()
+        self.open_leases.clear()
+        self.say(Ask(head, tuple(keys), None, 0))
+        self.finish_all()
+        assert self.keeper.ready.complete(keys)
 
     @rule(keys=st.lists(blocks, max_size=2, unique=True))
     def forget(self, keys):
