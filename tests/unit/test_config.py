@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.config import NAMES, SettingsError, load_settings, parse_bytes
+from server.config import BUDGETS, NAMES, SettingsError, load_settings, parse_bytes
 
 SECRET = "a-secret-of-thirty-characters!"
 
@@ -52,7 +52,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
     loaded = load_settings({"port": "100"}, environment)
     settings = loaded.settings
     assert (settings.port, settings.dram_bytes, settings.nvme_bytes) == (100, 20_000_000, 3)
-    assert (settings.model_settings, settings.gpu_bytes) == ("small", 24_000_000)
+    assert (settings.model_settings, settings.gpu_bytes) == ("small", parse_bytes(BUDGETS["rooms"]["gpu"]))
     assert loaded.sources["port"] == "flag --port"
     assert loaded.sources["dram"] == "environment WORLDPAGER_DRAM"
     assert loaded.sources["nvme"] == f"file {file}"
@@ -131,7 +131,7 @@ def test_the_settings_cannot_be_changed() -> None:
 
 def test_the_large_model_gets_larger_budgets() -> None:
     settings = load_settings({"model": "matrix-game-2", "dram": "1GB"}, {}).settings
-    assert (settings.gpu_bytes, settings.dram_bytes) == (4_000_000_000, 1_000_000_000)
+    assert (settings.gpu_bytes, settings.dram_bytes) == (parse_bytes(BUDGETS["matrix-game-2"]["gpu"]), 1_000_000_000)
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
