@@ -128,7 +128,6 @@ def _lost(status: Status, waited_s: float) -> Card:
 _PAUSES = {
     "player": "Paused. P goes on.",
     "reader": "The world waits: this window took no frames for a while.",
-    "idle": "The world rests while you stand still. Move to wake it.",
 }
 
 

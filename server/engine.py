@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from models.base import WorldModel
 from server.faults import Refused
 from server.lobby import Lobby
+from server.pager.errors import PagerError
 from server.pager.pager import Pager
 from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
@@ -173,7 +174,8 @@ class Engine:
         try:
             self._setting = Setting(*self._load(self._tell_progress))
         except Exception as error:  # noqa: BLE001 - top of the thread: whatever it was must reach the operator
-            _log.exception("engine load failed")
+            if not isinstance(error, PagerError | OSError | ValueError):  # those are the operator's: the text says how
+                _log.exception("engine load failed")
             self.failure = str(error) or type(error).__name__
             return
         self.is_ready = True

@@ -107,7 +107,7 @@ class Resident:
             self._empty_since_s, self._is_over = None, False
             self._read_s = time.monotonic()
         outbox = Outbox(self._fps, 2 * self._frames_per_chunk + SPARE_CAPACITY, wake=wake)
-        outbox.every_frame = self.session.mode == "exact"
+        outbox.every_frame = self.session.mode == "exact" and role == "driver"
         seat = Seat(self, welcome(self.resume if role == "driver" else ""), role, outbox, wake)
         self.session.show.sit(seat, pager)
         self._poke()

@@ -5,18 +5,18 @@ another meaning, or a new required field. A new optional field or a new message 
 raise it. docs/protocol.md is this file in words.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgpack
 from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
-from shared.msgpack_depth import is_too_deep
+from shared.msgpack_limits import MAX_DEPTH, MAX_ITEMS, ProtocolError, parse
+
+__all__ = ["MAX_DEPTH", "MAX_ITEMS", "ProtocolError"]  # from msgpack_limits, for those who speak the protocol
 
 PROTOCOL_VERSION = 1
 MAX_CLIENT_MESSAGE_BYTES = 65_536
 MAX_SERVER_MESSAGE_BYTES = 8_388_608
-MAX_DEPTH = 6
-MAX_ITEMS = 4_096  # of one array or map
 MAX_COUNTS = 1e9  # of a cumulative mouse sum: 4,000 km of travel
 FRAME_CREDIT = 2  # unacknowledged frames per client; serving measurements: 0.24 s of age at 2, 0.66 s at 4
 
@@ -29,15 +29,6 @@ PoseTuple = Annotated[tuple[float, float, float, float, float], Strict(False)]  
 FrameControls = Annotated[tuple[int, float, float], Strict(False)]  # keys, mouse_dx, mouse_dy
 BlockPlace = Annotated[tuple[int, float, float, float, int, bool], Strict(False)]
 BlockMove = Annotated[tuple[int, int, int], Strict(False)]
-
-
-class ProtocolError(Exception):
-    """The peer broke the rules. `code` is one of docs/protocol.md's error codes; the text is safe to show."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
 
 
 class Message(BaseModel):
@@ -111,10 +102,22 @@ class Goodbye(Message):
     type: Literal["goodbye"] = "goodbye"
 
 
-# ---- server to client ----
+# ---- server to client: unknown fields and types are passed over, so that a newer server may say more ----
 
 
-class Loading(Message):
+class News(Message):
+    """Base of what the server says."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class Unknown(News):
+    """A message of a type that this version does not know."""
+
+    type: str
+
+
+class Loading(News):
     """The server is not ready to draw yet; `share` runs from 0 to 1."""
 
     type: Literal["loading"] = "loading"
@@ -122,7 +125,7 @@ class Loading(Message):
     share: float
 
 
-class Welcome(Message):
+class Welcome(News):
     """Answer to Hello: what will be drawn, and how."""
 
     type: Literal["welcome"] = "welcome"
@@ -150,7 +153,7 @@ class Welcome(Message):
     notes: list[str] = []  # what the player should know, for example what a crash lost
 
 
-class Frame(Message):
+class Frame(News):
     """One frame. `pts_s` is model time since the session's first frame; frames come in order, some may be left out."""
 
     type: Literal["frame"] = "frame"
@@ -167,7 +170,7 @@ class Frame(Message):
     sha: str = ""  # exact mode: hexadecimal xxh3_128 of the raw pixels
 
 
-class TierState(Message):
+class TierState(News):
     """One tier in a Stats message."""
 
     blocks: int
@@ -175,7 +178,7 @@ class TierState(Message):
     budget_bytes: int
 
 
-class Stats(Message):
+class Stats(News):
     """What the memory did for one chunk. Totals count since the session began."""
 
     type: Literal["stats"] = "stats"
@@ -206,7 +209,7 @@ class Stats(Message):
     notes: list[str]
 
 
-class BlockNote(Message):
+class BlockNote(News):
     """Blocks that are new, moved or gone since the last note: [id, x_m, z_m, yaw_rad, tier or -1, seeded]."""
 
     type: Literal["blocks"] = "blocks"
@@ -214,28 +217,28 @@ class BlockNote(Message):
     moves: list[BlockMove]  # [id, from tier or -1, to tier or -1]
 
 
-class Paused(Message):
-    """The world stands still, and why: "player", "reader" (your acknowledgements stopped), "idle" or "" (it runs)."""
+class Paused(News):
+    """The world stands still, and why: "player", "reader" (your acknowledgements stopped) or "" (it runs)."""
 
     type: Literal["paused"] = "paused"
     why: str
 
 
-class Pong(Message):
+class Pong(News):
     """Answer to Ping."""
 
     type: Literal["pong"] = "pong"
     t_ms: float
 
 
-class Done(Message):
+class Done(News):
     """Exact mode: every chunk that ExactStep `seq` asked for was drawn and sent."""
 
     type: Literal["done"] = "done"
     seq: int
 
 
-class Error(Message):
+class Error(News):
     """What went wrong, in words for the player. The socket closes after it when `fatal`."""
 
     type: Literal["error"] = "error"
@@ -244,12 +247,11 @@ class Error(Message):
     fatal: bool
 
 
-ClientMessage = Annotated[Hello | Input | Ping | Pause | ExactStep | Goodbye, Field(discriminator="type")]
-ServerMessage = Annotated[
-    Loading | Welcome | Frame | Stats | BlockNote | Paused | Pong | Done | Error, Field(discriminator="type")
-]
-_CLIENT: TypeAdapter[Any] = TypeAdapter(ClientMessage)
-_SERVER: TypeAdapter[Any] = TypeAdapter(ServerMessage)
+FromClient = Hello | Input | Ping | Pause | ExactStep | Goodbye
+FromServer = Loading | Welcome | Frame | Stats | BlockNote | Paused | Pong | Done | Error
+_CLIENT: TypeAdapter[Any] = TypeAdapter(Annotated[FromClient, Field(discriminator="type")])
+_SERVER: TypeAdapter[Any] = TypeAdapter(Annotated[FromServer, Field(discriminator="type")])
+_SERVER_TYPES = {"loading", "welcome", "frame", "stats", "blocks", "paused", "pong", "done", "error"}
 
 
 def pack(message: Message) -> bytes:
@@ -257,23 +259,7 @@ def pack(message: Message) -> bytes:
     return msgpack.packb(message.model_dump(), use_bin_type=True)
 
 
-def _unpack(data: bytes, limit_bytes: int, adapter: TypeAdapter[Any]) -> Any:
-    if len(data) > limit_bytes:
-        raise ProtocolError("too_large", f"a message of {len(data)} bytes; at most {limit_bytes} are taken")
-    if is_too_deep(data, MAX_DEPTH):
-        raise ProtocolError("too_deep", f"a message nested deeper than {MAX_DEPTH} levels, or cut short")
-    try:
-        value = msgpack.unpackb(
-            data,
-            use_list=True,
-            max_array_len=MAX_ITEMS,
-            max_map_len=MAX_ITEMS,
-            max_str_len=limit_bytes,
-            max_bin_len=limit_bytes,
-            max_ext_len=0,
-        )
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ProtocolError("malformed", "not one msgpack value within the limits of docs/protocol.md") from error
+def _validate(value: Any, adapter: TypeAdapter[Any]) -> Any:
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
@@ -282,13 +268,15 @@ def _unpack(data: bytes, limit_bytes: int, adapter: TypeAdapter[Any]) -> Any:
         raise ProtocolError("invalid", f"{where or 'message'}: {first['msg']}") from error
 
 
-def unpack_client(data: bytes) -> Hello | Input | Ping | Pause | ExactStep | Goodbye:
+def unpack_client(data: bytes) -> FromClient:
     """The client's message in `data`. Raises ProtocolError when it is too large, too deep, malformed or invalid."""
-    return _unpack(data, MAX_CLIENT_MESSAGE_BYTES, _CLIENT)
+    return _validate(parse(data, MAX_CLIENT_MESSAGE_BYTES), _CLIENT)
 
 
-def unpack_server(
-    data: bytes,
-) -> Loading | Welcome | Frame | Stats | BlockNote | Paused | Pong | Done | Error:
+def unpack_server(data: bytes) -> FromServer | Unknown:
     """The server's message in `data`. Raises ProtocolError when it is too large, too deep, malformed or invalid."""
-    return _unpack(data, MAX_SERVER_MESSAGE_BYTES, _SERVER)
+    value = parse(data, MAX_SERVER_MESSAGE_BYTES)
+    kind: object = cast(dict[object, object], value).get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind not in _SERVER_TYPES:
+        return Unknown(type=kind)
+    return _validate(value, _SERVER)

@@ -13,8 +13,8 @@ from shared import protocol
 from shared.protocol import Message, TierState, pack, unpack_client, unpack_server
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-CLIENT = get_args(get_args(protocol.ClientMessage)[0])
-SERVER = get_args(get_args(protocol.ServerMessage)[0])
+CLIENT = get_args(protocol.FromClient)
+SERVER = get_args(protocol.FromServer)
 HEX = re.findall(r"```hex (client|server)\n(.*?)```", TEXT, re.DOTALL)
 
 

@@ -1,4 +1,21 @@
-"""How deep a msgpack value nests, read from its bytes before anything is built from it. Pure; any thread."""
+"""Untrusted msgpack: its size and depth are read from its bytes before anything is built from it. Pure; any thread."""
+
+from typing import Any
+
+import msgpack
+
+MAX_DEPTH = 6
+MAX_ITEMS = 4_096  # of one array or map
+
+
+class ProtocolError(Exception):
+    """The peer broke the rules. `code` is one of docs/protocol.md's error codes; the text is safe to show."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
 
 _FIXED_BYTES = {  # type byte -> bytes that follow it
     0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4,
@@ -55,3 +72,15 @@ def is_too_deep(data: bytes, max_depth: int) -> bool:
         while open_items and open_items[-1] == 0:
             open_items.pop()
     return at > len(data)
+
+
+def parse(data: bytes, limit_bytes: int) -> Any:
+    """The msgpack value in `data`. Raises ProtocolError when it is too large, too deep or malformed."""
+    if len(data) > limit_bytes:
+        raise ProtocolError("too_large", f"a message of {len(data)} bytes; at most {limit_bytes} are taken")
+    if is_too_deep(data, MAX_DEPTH):
+        raise ProtocolError("too_deep", f"a message nested deeper than {MAX_DEPTH} levels, or cut short")
+    try:
+        return msgpack.unpackb(data, use_list=True, max_array_len=MAX_ITEMS, max_map_len=MAX_ITEMS, max_ext_len=0)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ProtocolError("malformed", "not one msgpack value within the limits of docs/protocol.md") from error
