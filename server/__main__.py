@@ -79,6 +79,16 @@ def play(context: typer.Context) -> None:
     raise typer.Exit(play_both(context.args))
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def plan(context: typer.Context) -> None:
+    """Say what budgets hold and whether a drive keeps up, before anything runs. `plan --help` lists the flags."""
+    from server.plan import main as plan_main  # noqa: PLC0415 - imports torch
+
+    raise typer.Exit(plan_main(context.args))
+
+
 def _run(loaded: Loaded) -> None:
     logging.basicConfig(
         level=loaded.settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
