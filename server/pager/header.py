@@ -75,13 +75,33 @@ def read_identity(header: memoryview) -> Identity | None:
 
 def fault_in(slot: memoryview, layout: SlotLayout, expected: Identity) -> str | None:
     """What is wrong with these bytes, in words, or None: header, owner, generation, and the hash of every section."""
-    found = read_identity(slot[: layout.header_bytes])
-    if found is None:
-        return "its header is damaged"
-    if found != expected:
-        return "it holds another block"
-    for index, section in enumerate(layout.sections):
-        at = HEADER_FIXED_BYTES + index * HASH_BYTES
-        if section_hash(slot, section.offset, section.num_bytes) != bytes(slot[at : at + HASH_BYTES]):
-            return f"its {section.name} is damaged"
-    return None
+    check = Check(layout, expected)
+    return check.arrived(slot, len(slot))
+
+
+class Check:
+    """Checks a slot while its bytes arrive from the front, so that hashing runs beside the next read."""
+
+    def __init__(self, layout: SlotLayout, expected: Identity) -> None:
+        self._layout = layout
+        self._expected = expected
+        self._has_header = False
+        self._num_checked = 0  # sections found good
+
+    def arrived(self, slot: memoryview, num_bytes: int) -> str | None:
+        """The first `num_bytes` are there. Returns what is wrong with them, or None so far."""
+        if not self._has_header and num_bytes >= self._layout.header_bytes:
+            found = read_identity(slot[: self._layout.header_bytes])
+            if found != self._expected:
+                return "its header is damaged" if found is None else "it holds another block"
+            self._has_header = True
+        sections = self._layout.sections
+        while self._num_checked < len(sections):
+            section = sections[self._num_checked]
+            if section.offset + section.num_bytes > num_bytes:
+                return None
+            at = HEADER_FIXED_BYTES + self._num_checked * HASH_BYTES
+            if section_hash(slot, section.offset, section.num_bytes) != bytes(slot[at : at + HASH_BYTES]):
+                return f"its {section.name} is damaged"
+            self._num_checked += 1
+        return None

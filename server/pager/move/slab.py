@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from server.pager.header import Identity, fault_in
+from server.pager.header import Check, Identity
 from server.pager.layout import SlotLayout, round_up
 from server.pager.move.disk import DiskIO, read_fully, write_fully
 from server.pager.move.manifest import Kind, Manifest, Record
 
-PIECE_BYTES = 16 << 20  # also how soon a cancelled read stops
+PIECE_BYTES = 31 << 20  # also how soon a cancelled read stops
 SLAB_HEAD_BYTES = 8192  # page 0 says whose slab it is, page 1 is scratch for the probe
 WRITE_YIELD_S = 0.05  # the longest that a piece of a write waits for reads
 
@@ -80,6 +80,7 @@ class Slab:
         """Fill `into` with the block and check it. Returns None when it is good; otherwise `into` is undefined."""
         at = slot_at(self._layout, slot)
         size = self._layout.moved_bytes
+        check = Check(self._layout, Identity(self.fingerprint, self.store_id, block, generation))
         with self._reads:
             try:
                 for start in range(0, size, self._piece_bytes):
@@ -87,13 +88,13 @@ class Slab:
                         return ReadFault("cancelled")
                     end = min(size, start + self._piece_bytes)
                     read_fully(self._disk, self._fd, into[start:end], at + start)
+                    if words := check.arrived(into, end):
+                        return ReadFault(words, is_damaged=True)
                 if not self.is_direct:
                     self._disk.drop_cache(self._fd, at, size)
             except OSError as error:
                 return ReadFault(f"the disk could not read it: {error}")
-        expected = Identity(self.fingerprint, self.store_id, block, generation)
-        words = fault_in(into, self._layout, expected)
-        return None if words is None else ReadFault(words, is_damaged=True)
+        return None
 
     def write(self, items: Sequence[SlotWrite]) -> list[Written]:
         """Make a group of slots durable: all data, one sync, all records, one sync."""
