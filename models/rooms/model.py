@@ -154,7 +154,8 @@ class RoomsModel:
     def _chunk(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> WindowChunk:
         kv = encoded(self.network, latents.to(self.device))
         kept = [chunk for chunk in rooms.window if chunk.is_kept]
-        is_kept = _shown_share(poses, kept, recall) < _KEPT_SHARE
+        has_moved = any(pose != rooms.pose for pose in poses)
+        is_kept = has_moved and _shown_share(poses, kept, recall) < _KEPT_SHARE
         return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
 
     def _committed(self, rooms: RoomsState, chunk: WindowChunk, recall: Recall, timings_ms: dict[str, float]) -> Step:

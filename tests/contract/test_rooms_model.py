@@ -110,6 +110,10 @@ def test_an_idle_player_leaves_no_block_and_sees_the_same_frame(model, beginning
     assert step.block is None
     assert np.array_equal(frames[0], beginning.chunks[-1].frames[-1].pixels)
     assert step.state.chunk_index == beginning.state.chunk_index + 1
+    other = model.begin(900_101).chunks[0].block
+    redrawn, step = drawn(model, beginning.state, (IDLE, IDLE), [recalled(model, 0, other)])
+    assert not np.array_equal(redrawn, frames)  # what is newly recalled is shown
+    assert step.block is None
 
 
 def test_a_new_view_leaves_a_block_and_a_view_already_kept_leaves_none(model, beginning):
