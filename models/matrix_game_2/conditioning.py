@@ -15,7 +15,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from models.base import Pixels
 from models.matrix_game_2.vae import GROUP_FRAMES, VAE
 
-CONSTANT_FROM = 29  # latents after which the encoding of grey frames no longer changes, spec 8
 MAX_IMAGE_BYTES = 16 << 20
 MAX_IMAGE_PIXELS = 40_000_000
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP")
@@ -89,7 +88,7 @@ def grey_after(frame: torch.Tensor, num_latents: int) -> Iterator[torch.Tensor]:
         yield grey
 
 
-def image_latents(vae: VAE, frame: torch.Tensor, num_latents: int = CONSTANT_FROM + 1) -> torch.Tensor:
+def image_latents(vae: VAE, frame: torch.Tensor, num_latents: int) -> torch.Tensor:
     """The normalised latents `[Z, num_latents, h, w]` of the picture `[3, H, W]` and the grey behind it."""
     return torch.stack(list(vae.encode(grey_after(frame, num_latents))), dim=1)
 

@@ -103,6 +103,7 @@ class Config:
     max_recall: int = 3
     placement: Placement = "always-rebase"
     idle_chunks: int = 8  # after so many chunks without any input the frame is held; 0 switches it off
+    cond_latents: int = 30  # encoded of the picture and the grey behind it; from 29 on they are constant, spec 8
     vae_dim: int = 96
     clip_heads: int = 16
     clip_layers: int = 32
@@ -202,6 +203,7 @@ def checked(config: Config) -> Config:
         "fps, max_recall or the step list is empty": config.fps <= 0
         or config.max_recall < 0
         or not config.denoising_step_list,
+        "cond_latents is not positive": config.cond_latents < 1,
         "the network has no action module": config.network.action is None,
     }
     for message, is_wrong in problems.items():

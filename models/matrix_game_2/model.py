@@ -219,7 +219,7 @@ class MatrixGame2Model:
         """The state in front of chunk 0: a scene, an empty window, no history."""
         action = self.config.network.action
         assert action is not None
-        cond = image_latents(self.parts.vae, frame.to(self.device)).to(self.dtype)
+        cond = image_latents(self.parts.vae, frame.to(self.device), self.config.cond_latents).to(self.dtype)
         cross = self.parts.network.cross_kv(self._visual_context(seed, frame).to(self.device, self.dtype))
         mouse = torch.zeros(0, action.mouse_dim_in) if action.enable_mouse else None
         return MatrixState(
