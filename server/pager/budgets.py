@@ -25,14 +25,19 @@ def buffer_bytes(layout: SlotLayout, max_recall: int, dtype: torch.dtype) -> int
     return max_recall * (math.prod(layout.spec.shape) * dtype.itemsize + layout.spec.side_bytes)
 
 
-def slot_counts(layout: SlotLayout, budgets: Budgets, max_recall: int, dtype: torch.dtype) -> tuple[int, int]:
-    """Slots on the GPU and in DRAM. Raises BudgetError in words when they are too few to walk with."""
-    buffer = buffer_bytes(layout, max_recall, dtype)
+def slot_counts(
+    layout: SlotLayout, budgets: Budgets, max_recall: int, dtype: torch.dtype, *, num_staging: int = 0
+) -> tuple[int, int]:
+    """Slots on the GPU and in DRAM. Raises BudgetError in words when they are too few to walk with.
+
+    `num_staging` more slots of the GPU's budget are the codec's own.
+    """
+    buffer = buffer_bytes(layout, max_recall, dtype) + num_staging * layout.slot_bytes
     needed = buffer + 2 * max_recall * layout.slot_bytes
     if budgets.gpu_bytes < needed:
         raise BudgetError(
             f"--gpu {budgets.gpu_bytes:,} bytes is too small: two recall sets of {max_recall} blocks at "
-            f"{layout.slot_bytes:,} bytes and one decoded recall buffer of {buffer:,} need {needed:,}. Give more."
+            f"{layout.slot_bytes:,} bytes and one decoded recall buffer ({buffer:,}) need {needed:,}. Give more."
         )
     if budgets.dram_bytes < MIN_DRAM_SLOTS * layout.slot_bytes:
         raise BudgetError(

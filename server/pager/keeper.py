@@ -8,9 +8,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from server.pager.blocks import Block, BlockKey, Life
 from server.pager.decide.evict import least_worthy
@@ -28,6 +29,7 @@ from shared.tiers import Tier
 
 LOG = logging.getLogger(__name__)
 MAX_WAITING = 3  # committed blocks that may wait for a DRAM slot before another is lost for one
+FENCE_POLL_S = 0.002
 WRITE_AHEAD_BYTES = 64 << 20  # handed to the writer at once, to be made durable together
 MAX_WRITE_AHEAD = 16
 
@@ -52,6 +54,7 @@ class Keeper:
         self.snapshot = Snapshot()
         self.num_faults = 0  # of our own; each is in the log
         self._table = table
+        self._pins = pins
         self._traffic = traffic
         self._view = TableView(table, traffic, pins, max_recall)
         self._slot_bytes = slot_bytes
@@ -65,7 +68,9 @@ class Keeper:
 
     def run(self) -> None:
         while not self._is_stopping:
-            self._take(self.inbox.get())
+            is_soon = bool(self._traffic.retiring) or self._pins.is_fading  # a fence passes without a message
+            with suppress(Empty):
+                self._take(self.inbox.get(timeout=FENCE_POLL_S if is_soon else None))
             self.turn()
 
     def turn(self) -> None:

@@ -9,7 +9,7 @@ either named the slot by now or will never see it.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import torch
 
@@ -84,15 +84,22 @@ class Lease:
         self.release()
 
 
+class Fence(Protocol):
+    """Something queued on a device that must be over before what it reads may be overwritten."""
+
+    def is_passed(self) -> bool: ...
+
+
 class Pins:
     """Which slots the engine holds. Written by the engine thread, read by the pager thread.
 
-    The engine reads a ready set and names its lease inside `with pins`.
+    The engine reads a ready set and names its lease inside `with pins`. A lease that is given back while the device
+    still decodes from it stays pinned until its fence is passed.
     """
 
     def __init__(self) -> None:
         self.is_entering = False
-        self._leases: tuple[Lease, ...] = ()
+        self._leases: tuple[tuple[Lease, Fence | None], ...] = ()  # a fence: given back
 
     def __enter__(self) -> None:
         self.is_entering = True
@@ -101,17 +108,32 @@ class Pins:
         self.is_entering = False
 
     def add(self, lease: Lease) -> None:
-        self._leases = (*self._leases, lease)
+        self._leases = (*self._passed(), (lease, None))
 
-    def remove(self, lease: Lease) -> None:
-        self._leases = tuple(each for each in self._leases if each is not lease)
+    def remove(self, lease: Lease, fence: Fence | None) -> None:
+        others = tuple(each for each in self._passed() if each[0] is not lease)
+        self._leases = others if fence is None else (*others, (lease, fence))
 
     def may_reuse(self, slot: int) -> bool:
         """Whether nobody can read the slot any more. Ask only after a ready set without it was published."""
         return not self.is_entering and not self.is_leased(slot)
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether a lease that was given back is still read by the device."""
+        return any(fence is not None and not fence.is_passed() for _, fence in self._leases)
+
     def leased_keys(self) -> set[BlockKey]:
-        return {key for lease in self._leases for key in lease.keys}
+        """Blocks of the leases that are out."""
+        return {key for lease, fence in self._leases if fence is None for key in lease.keys}
 
     def is_leased(self, slot: int) -> bool:
-        return any(block.slot == slot for lease in self._leases for block in lease.blocks)
+        return any(block.slot == slot for lease, fence in self._leases if not _is_over(fence) for block in lease.blocks)
+
+    def _passed(self) -> tuple[tuple[Lease, Fence | None], ...]:
+        """The leases without those that are over."""
+        return tuple(each for each in self._leases if not _is_over(each[1]))
+
+
+def _is_over(fence: Fence | None) -> bool:
+    return fence is not None and fence.is_passed()

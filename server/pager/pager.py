@@ -23,7 +23,8 @@ from server.pager.keeper import Keeper
 from server.pager.layout import SlotLayout
 from server.pager.lease import Lease, LeasedBlock, Pins
 from server.pager.move.arena import Arena
-from server.pager.move.carry import Carrier
+from server.pager.move.carry import Carrier, Device
+from server.pager.move.cuda import CudaArena, CudaDevice, CudaFence, step_event
 from server.pager.move.disk import DiskIO, RealDisk
 from server.pager.move.inline import InlineDevice
 from server.pager.move.recover import OpenSlab, SlabOpener
@@ -31,7 +32,7 @@ from server.pager.move.slab import Slab
 from server.pager.move.workers import Workers
 from server.pager.moves import MoveDone, MoveNote
 from server.pager.recall_buffer import RecallBuffer
-from server.pager.recaller import Recaller
+from server.pager.recaller import Recaller, no_fence
 from server.pager.table import Table
 from server.pager.traffic import Traffic
 from shared.tiers import PagerStats, Tier, TierUsage
@@ -59,22 +60,22 @@ class Pager:
         self._codec = Codec(self.layout)
         self._codec.warm_up(recall_dtype)
         self._buffer_args = (max_recall, recall_dtype, device)
-        gpu_slots, dram_slots = slot_counts(self.layout, budgets, max_recall, recall_dtype)
+        self._is_cuda = device.type == "cuda"
+        gpu_slots, dram_slots = slot_counts(self.layout, budgets, max_recall, recall_dtype, num_staging=self._is_cuda)
         self._dram = Arena(self.layout, dram_slots)
-        self._gpu = Arena(self.layout, gpu_slots)
+        self._gpu, carrying = self._make_device(gpu_slots, device)
         marks = block_fingerprint(fingerprint, self.layout)
         self._opener = SlabOpener(RealDisk() if disk is None else disk, self.layout, marks, budgets.nvme_bytes)
         self._slabs: dict[str, Slab] = {}
         self._open: dict[str, OpenSlab] = {}
         self._is_closed = False
         self._table = Table(self._gpu.num_slots, self._dram.num_slots)
-        inline = InlineDevice(self.layout, self._codec, self._dram, self._gpu)
-        self._movers = Workers(Carrier(self.layout, marks, self._dram, inline, self._slabs), self._give)
+        self._movers = Workers(Carrier(self.layout, marks, self._dram, carrying, self._slabs), self._give)
         pins = Pins()
         traffic = Traffic(self._table, self._movers, pins, self._lend, self._note_move)
         self._keeper = Keeper(self._table, traffic, pins, self.layout.slot_bytes, max_recall, clock)
         self._put = self._keeper.inbox.put
-        self._recaller = Recaller(self._keeper, pins)
+        self._recaller = Recaller(self._keeper, pins, CudaFence if self._is_cuda else no_fence)
         for arena in (self._gpu, self._dram):
             if arena.note is not None:
                 traffic.note(arena.note)
@@ -130,7 +131,7 @@ class Pager:
             raise BlockStateError(f"{key} was committed to a world that is not open")
         if key in self._table.blocks:
             raise BlockStateError(f"{key} was committed twice")
-        self._put(Commit(key, fresh, None))
+        self._put(Commit(key, fresh, step_event() if self._is_cuda else None))
 
     def recall(self, head: str, wanted: Sequence[BlockKey]) -> Lease:
         """All of `wanted` when it is ready, else the head's newest set that is complete (stale). Never waits."""
@@ -198,6 +199,13 @@ class Pager:
         return self._recaller.stats(head, is_direct=all(slab.is_direct for slab in list(self._slabs.values())))
 
     # Connections
+
+    def _make_device(self, gpu_slots: int, device: torch.device) -> tuple[Arena | CudaArena, Device]:
+        if self._is_cuda:
+            on_device = CudaArena(self.layout, gpu_slots, device)
+            return on_device, CudaDevice(self.layout, self._codec, self._dram, on_device, device)
+        in_ram = Arena(self.layout, gpu_slots)
+        return in_ram, InlineDevice(self.layout, self._codec, self._dram, in_ram)
 
     def _flush(self, world: str | None, timeout_s: float) -> bool:
         answer = Answer()

@@ -5,23 +5,29 @@
 
 import resource
 import time
+from collections.abc import Callable
 
 from server.pager.blocks import BlockKey
-from server.pager.heads import HeadRecord
+from server.pager.heads import STALL_MS, HeadRecord
 from server.pager.inbox import Ask, Released
 from server.pager.keeper import Keeper
-from server.pager.lease import Lease, Pins, ReadySet
+from server.pager.lease import Fence, Lease, Pins, ReadySet
 from shared.tiers import PagerStats
 
 ASK_AGAIN_S = 1.0  # how often a waiting recall reminds the pager thread, so that its wish does not age
 
 
+def no_fence() -> None:
+    """On a CPU, what was decoded is decoded."""
+
+
 class Recaller:
     """Gives leases to one engine thread and keeps each head's record. A lease is named in `pins` before it is used."""
 
-    def __init__(self, keeper: Keeper, pins: Pins) -> None:
+    def __init__(self, keeper: Keeper, pins: Pins, fence: Callable[[], Fence | None] = no_fence) -> None:
         self._keeper = keeper
         self._pins = pins
+        self._fence = fence  # made when a lease is given back
         self._records: dict[str, HeadRecord] = {}
         self._serial = 0
 
@@ -37,7 +43,7 @@ class Recaller:
         self._records.pop(head, None)
 
     def recall(self, head: str, wanted: tuple[BlockKey, ...]) -> Lease:
-        meter = _Meter()
+        meter = _Meter(can_wait=False)
         record = self.record(head)
         with self._pins:
             ready = self._keeper.ready
@@ -47,7 +53,7 @@ class Recaller:
         return self._counted(head, wanted, lease, ready, meter)
 
     def recall_exact(self, head: str, wanted: tuple[BlockKey, ...], timeout_s: float | None) -> Lease:
-        meter = _Meter()
+        meter = _Meter(can_wait=True)
         self.record(head)
         self._serial += 1
         until_s = None if timeout_s is None else meter.begin_s + timeout_s
@@ -87,7 +93,7 @@ class Recaller:
         return lease
 
     def _release(self, lease: Lease) -> None:
-        self._pins.remove(lease)
+        self._pins.remove(lease, self._fence())
         self._keeper.inbox.put(Released())
 
     def stats(self, head: str, *, is_direct: bool) -> PagerStats:
@@ -120,14 +126,22 @@ class Recaller:
 
 
 class _Meter:
-    """How long a call took, and whether its thread was only descheduled meanwhile."""
+    """How long a call took, and whether its thread was only descheduled meanwhile.
 
-    def __init__(self) -> None:
-        self.begin_s = time.perf_counter()
+    A live recall waits for nothing, so whatever it did not spend on a core it spent descheduled: by the kernel, or by
+    the interpreter while another thread had its turn. An exact recall waits on purpose; only the kernel's word counts.
+    """
+
+    def __init__(self, *, can_wait: bool) -> None:
+        self._can_wait = can_wait
         self._switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+        self._on_core_s = time.thread_time()  # exact; the usage's own times move in ticks of milliseconds
+        self.begin_s = time.perf_counter()
 
     def elapsed_ms(self) -> float:
         return (time.perf_counter() - self.begin_s) * 1e3
 
     def was_descheduled(self) -> bool:
-        return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw > self._switches
+        if self._can_wait:
+            return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw > self._switches
+        return (time.thread_time() - self._on_core_s) * 1e3 <= STALL_MS

@@ -58,6 +58,33 @@ def test_01_a_dram_slot_is_not_refilled_while_a_copy_to_the_gpu_still_reads_it(p
         assert paging.recall_exact(pager, [first, first + 1]) == [first, first + 1]
 
 
+class Gate:
+    """The fence of a device whose decode kernels end when the test says so."""
+
+    is_open = False
+
+    def is_passed(self):
+        return self.is_open
+
+
+def test_01_a_gpu_slot_is_not_refilled_while_the_device_still_decodes_from_it(paging):
+    pager = paging.pager(dram=4, gpu=6)
+    paging.commit(pager, range(8))
+    gate = Gate()
+    pager._recaller._fence = lambda: gate
+    lease = pager.recall_exact("h", [paging.key(0), paging.key(1)], 10.0)
+    lease.release()  # by the host; the kernels still run
+    pager._recaller._fence = lambda: None
+    pager.leave("h")
+    for first in (2, 4, 6):
+        assert paging.recall_exact(pager, [first, first + 1], head="other") == [first, first + 1]
+        assert paging.is_right(lease)
+    gate.is_open = True
+    for first in (0, 4, 2, 6):
+        assert paging.recall_exact(pager, [first, first + 1], head="other") == [first, first + 1]
+    wait_for(lambda: pager._keeper._traffic.retiring == [])
+
+
 def test_02_a_block_is_not_encoded_before_its_tensors_are_complete(paging):
     pager = paging.pager()
     fresh = paging.fresh(0)
@@ -298,7 +325,7 @@ def test_16_with_no_slot_free_a_recall_is_a_miss_in_bounded_time_and_pins_do_not
     assert time.perf_counter() - begin_s < 5.0
     for lease in leases:
         lease.release()
-    for lease in pager._keeper._view._pins._leases:
+    for lease, _ in pager._keeper._view._pins._leases:
         lease.release()
     assert pager._keeper._view._pins._leases == ()
     assert paging.recall_exact(pager, [4, 5]) == [4, 5]
