@@ -8,6 +8,7 @@ BENCHES = {
     "identity": "byte identity over tiers",
     "io": "the slab against fio and file formats",
     "model": "speed of a model, and what its memory costs",
+    "pager": "prefetch, stalls and bytes of a walk, against the real pager",
     "revisit": "is it still there? return to a place, with and without recall",
 }
 

@@ -15,11 +15,13 @@ from models.base import KVSpec, SidePlane
 from server.pager.budgets import Budgets, buffer_bytes
 from server.pager.layout import SlotLayout, round_up
 from server.pager.move.slab import slots_at
+from shared.pose import Motion
 
 DRIVE_TBW = 600.0  # terabytes that a usual 1 TB consumer drive is warranted for
 USUAL_READ_GBPS = 3.5  # a PCIe 3.0 drive
 PAGE_BYTES = 4096
 HOUR_S = 3600.0
+USUAL_MOTION = Motion(walk_m_s=1.6, turn_rad_s=0.8)
 PLAN_TIERS = ("gpu_bf16", "dram_bf16", "gpu_int4", "dram_int4", "nvme_int4")
 
 
@@ -35,6 +37,7 @@ class Geometry:
     frames_per_block: int = 1  # latent frames of one chunk
     fps: float = 16.0
     frames_per_chunk: int = 12
+    motion: Motion = USUAL_MOTION  # of the shipped trajectories
 
     @property
     def bf16_bytes(self) -> int:
@@ -61,6 +64,7 @@ SHIPPED: Mapping[str, Geometry] = {
         k=3,
         table_frames=1024,
         frames_per_block=3,
+        motion=Motion(walk_m_s=0.12 * 16.0, turn_rad_s=0.1 * 0.26 * 16.0, max_pitch_rad=0.6),
     ),
     "rooms": Geometry(
         "rooms",
@@ -69,6 +73,7 @@ SHIPPED: Mapping[str, Geometry] = {
         k=4,
         fps=12.0,
         frames_per_chunk=2,
+        motion=Motion(walk_m_s=0.11 * 12.0, turn_rad_s=0.2 * 12.0),
     ),
 }
 

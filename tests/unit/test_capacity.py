@@ -67,13 +67,16 @@ def test_slots_never_hold_more_chunks_than_their_payload_would(name, gpu, dram, 
 
 def test_the_shipped_geometries_are_those_of_the_models():
     from models.matrix_game_2.config import load_config
+    from models.matrix_game_2.steering import motion_of
     from models.rooms.model import RoomsModel
 
     config = load_config("universal")
     spec = MG2.spec
     assert spec.shape == (config.network.num_layers, 2, config.chunk_tokens, config.network.dim)
     assert (MG2.k, MG2.fps, MG2.frames_per_chunk) == (config.max_recall, config.fps, config.frames_per_chunk)
+    assert MG2.motion == motion_of(config)
     rooms = SHIPPED["rooms"]
+    assert rooms.motion == RoomsModel.motion
     assert rooms.spec == RoomsModel.kv_spec
     assert (rooms.k, rooms.fps, rooms.frames_per_chunk) == (
         RoomsModel.max_recall,

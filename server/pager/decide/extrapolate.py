@@ -53,3 +53,18 @@ def held_controls(
         done = horizon
         poses.append(at)
     return poses
+
+
+def likely_poses(
+    pose: Pose, first: Controls, then: Controls, motion: Motion, frame_s: float, frames_ahead: Sequence[int]
+) -> list[tuple[Pose, ...]]:
+    """For each horizon the poses that a player may have by then, the likeliest first.
+
+    Players turn in short strokes and then go straight on: beyond the first horizon a turn may have ended. Only keys
+    and mouse tell a turn from a walk; a constant velocity goes round in circles.
+    """
+    going_on = held_controls(pose, first, then, motion, frame_s, frames_ahead)
+    if not then.mouse_dx and not then.mouse_dy:
+        return [(at,) for at in going_on]
+    turned = held_controls(pose, first, Controls(then.keys), motion, frame_s, frames_ahead)
+    return [(going_on[0],), *zip(going_on[1:], turned[1:], strict=True)]

@@ -1,0 +1,192 @@
+"""One walk on a trace against the real pager: recall, decode, a compute window, commit. The engine's part of a chunk.
+
+`Walk.run` belongs to one thread. Policies: *live* never waits; *wait* waits for what was prefetched; *on-demand* loads
+at the chunk's edge and waits; *recompute* waits `recompute_s` for each block that is not on the GPU.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench.pager_foresee import KNOWN_SHARES, Foreseer
+from bench.pager_measure import cached_bytes, rss_bytes
+from bench.pager_sink import SINKER, SinkingPager
+from models.base import Array, FreshBlock
+from server.pager.blocks import BlockKey
+from server.pager.heads import STALL_MS
+from server.pager.lease import Lease
+from server.pager.recall_buffer import RecallBuffer
+from shared.tiers import Tier
+
+WORLD = "bench"
+COUNTER = "counter"  # a head that only counts: it is there from the start, and never leaves
+POLICIES = ("live", "wait", "on-demand", "recompute")
+PREFETCHING = ("live", "wait")
+SAMPLES = 200  # of memory and page cache over a run
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a walk is walked, in real time and real bytes."""
+
+    policy: str
+    chunk_s: float
+    recompute_s: float = 0.0
+    from_nvme: bool = False
+
+
+@dataclass(slots=True)
+class Record:
+    """What happened, chunk by chunk."""
+
+    waits_ms: list[float] = field(default_factory=list[float])
+    chunks_ms: list[float] = field(default_factory=list[float])
+    decode_ms: list[float] = field(default_factory=list[float])
+    rss: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    cached: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    hits: list[int] = field(default_factory=lambda: [0, 0, 0])
+    first_drop: dict[Tier, int] = field(default_factory=dict[Tier, int])  # the chunk at which a tier was full
+    wanted: int = 0
+    new: int = 0  # wanted, and not by the chunk before
+    new_in_time: int = 0
+    fetched: int = 0  # new, and not on the GPU when it was first foreseen
+    fetched_in_time: int = 0
+    stalls: int = 0
+    preempted: int = 0
+    stale: int = 0
+
+
+class Walk:
+    """A head that walks a trace. `alive` marks the blocks that were not lost or forgotten."""
+
+    def __init__(
+        self,
+        pager: SinkingPager,
+        buffer: RecallBuffer,
+        foreseer: Foreseer,
+        terms: Terms,
+        fresh: Callable[[int], FreshBlock],
+        alive: Array,
+        folder: Path,
+    ) -> None:
+        self._pager = pager
+        self._buffer = buffer
+        self._foreseer = foreseer
+        self._terms = terms
+        self._fresh = fresh
+        self._alive = alive
+        self._folder = folder
+        self._before: set[BlockKey] = set()
+        self._unsunk: list[BlockKey] = []
+        self._head = WORLD
+        self.record = Record()
+        pager.stats(COUNTER)
+        pager.foresee(COUNTER, lambda: [(-1e9, [BlockKey(WORLD, 0)])])  # so that it hears of this world's moves
+
+    def run(self) -> Record:
+        chunks = self._foreseer.chunks
+        every = max(1, len(chunks) // SAMPLES)
+        for index in range(len(chunks)):
+            begin_s = time.perf_counter()
+            self._chunk(index)
+            self._pager.commit(BlockKey(WORLD, index), self._fresh(index))
+            self.record.chunks_ms.append((time.perf_counter() - begin_s) * 1e3)
+            self._bury(index)
+            if index % every == 0:
+                self.record.rss.append((index, rss_bytes()))
+                self.record.cached.append((index, cached_bytes(self._folder)))
+        self._take_totals()
+        return self.record
+
+    def _chunk(self, index: int) -> None:
+        """Recall what the chunk wants, then compute for as long as a chunk takes, and plan meanwhile."""
+        wanted = self._foreseer.rule.wanted(self._foreseer.chunks[index].pose, index)
+        keys = tuple(BlockKey(WORLD, block) for block in wanted)
+        here = [Tier.GPU in tiers for tiers in self._pager.tiers_of(keys)]
+        lease, wait_ms = self._recall(keys, here)
+        begin_s, plan_s = time.perf_counter(), time.monotonic()
+        self._note(keys, here, lease, wait_ms)
+        self._buffer.fill(lease)
+        self.record.decode_ms.append((time.perf_counter() - begin_s) * 1e3)
+        if self._terms.from_nvme:
+            lease.release()
+            self._sink(index, keys)
+        self._compute(index, begin_s, plan_s)
+        lease.release()
+        for key in lease.missing:
+            self._alive[key.block] = False
+
+    def _recall(self, keys: Sequence[BlockKey], here: Sequence[bool]) -> tuple[Lease, float]:
+        if self._terms.policy == "live":
+            lease = self._pager.recall(self._head, keys)
+            return lease, lease.wait_ms
+        if self._terms.policy != "recompute":
+            lease = self._pager.recall_exact(self._head, keys)
+            return lease, lease.wait_ms
+        begin_s = time.perf_counter()
+        self._pager.foresee(self._head, lambda: [(time.monotonic(), keys)])  # the bytes that recomputing would give
+        time.sleep(self._terms.recompute_s * (len(here) - sum(here)))
+        lease = self._pager.recall_exact(self._head, keys)
+        return lease, (time.perf_counter() - begin_s) * 1e3
+
+    def _compute(self, index: int, begin_s: float, plan_s: float) -> None:
+        """A window of the given length in which the pager works; the plan is renewed as input comes in."""
+        chunk_s = self._terms.chunk_s
+        for share in KNOWN_SHARES if self._terms.policy in PREFETCHING else ():
+            _sleep_until(begin_s + share * chunk_s)
+            self._pager.foresee(self._head, lambda share=share: self._foreseer.plan(index, share, plan_s, chunk_s))
+        _sleep_until(begin_s + chunk_s)
+
+    def _sink(self, index: int, keys: Sequence[BlockKey]) -> None:
+        """What was recalled leaves GPU and DRAM, as does each new block once it is durable; a new head counts again."""
+        durable = {key for key in self._unsunk if self._pager.is_durable(key)}
+        self._unsunk = [key for key in self._unsunk if key not in durable]
+        self._unsunk.append(BlockKey(WORLD, index))
+        self._take_totals()
+        self._pager.sink([*keys, *durable])
+        self._pager.leave(self._head)
+        self._head = f"{WORLD}-{index + 1}"
+        self._before = set()
+
+    def _note(self, keys: tuple[BlockKey, ...], here: Sequence[bool], lease: Lease, wait_ms: float) -> None:
+        record = self.record
+        record.waits_ms.append(wait_ms)
+        tiers = dict(zip(lease.keys, lease.hit_tiers, strict=True))
+        record.wanted += len(keys)
+        for key, is_here in zip(keys, here, strict=True):
+            if key in self._before:
+                continue
+            record.new += 1
+            record.new_in_time += is_here
+            if not is_here or tiers.get(key) is not Tier.GPU:
+                record.fetched += 1
+                record.fetched_in_time += is_here
+        self._before = set(keys)
+
+    def _bury(self, index: int) -> None:
+        """Follow what left which tier; a block that left its last one is wanted no more."""
+        for note in self._pager.take_moves(COUNTER):
+            if note.to_tier is None and note.from_tier is not None:
+                self.record.first_drop.setdefault(note.from_tier, index)
+                if not self._pager.tiers_of([note.key])[0]:
+                    self._alive[note.key.block] = False
+
+    def _take_totals(self) -> None:
+        stats, record = self._pager.stats(self._head), self.record
+        record.hits = [sum(pair) for pair in zip(record.hits, stats.hits, strict=True)]
+        record.stale += stats.stale_chunks
+        if self._terms.policy == "recompute":
+            record.stalls = int(np.sum(np.array(record.waits_ms) > STALL_MS))
+        else:
+            record.stalls += stats.stalls
+            record.preempted += stats.preempted
+
+
+def _sleep_until(until_s: float) -> None:
+    time.sleep(max(0.0, until_s - time.perf_counter()))
+
+
+__all__ = ["COUNTER", "POLICIES", "SINKER", "WORLD", "Record", "Terms", "Walk"]
