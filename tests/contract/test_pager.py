@@ -1,0 +1,301 @@
+"""The pager as the engine and the application see it, with real threads, files and bytes."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.base import FreshBlock
+from server.pager.budgets import Budgets
+from server.pager.errors import BlockStateError, BudgetError, WorldFault
+from server.pager.pager import Pager
+from shared.tiers import Tier
+
+ROOT = Path(__file__).parents[2]
+
+
+def wait_for(condition, timeout_s=10.0):
+    until_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until_s, "it never came about"
+        time.sleep(0.001)
+
+
+def keys(paging, *blocks):
+    return [paging.key(block) for block in blocks]
+
+
+def test_a_block_goes_down_to_the_disk_and_comes_back_up_the_same(paging):
+    pager = paging.pager(dram=4, gpu=4)
+    paging.commit(pager, range(12))
+    assert pager.tiers_of(keys(paging, 0, 11)) == [{Tier.NVME}, {Tier.DRAM, Tier.NVME}]
+    with pager.recall_exact("h", keys(paging, 0, 11), 10.0) as lease:
+        assert lease.keys == tuple(keys(paging, 0, 11))
+        assert lease.hit_tiers == (Tier.NVME, Tier.DRAM)
+        assert paging.is_right(lease)
+        buffer = pager.recall_buffer()
+        for decoded in buffer.fill(lease):
+            fresh = paging.fresh(decoded.key.block)
+            assert (decoded.kv.float() - fresh.kv.float()).norm() / fresh.kv.float().norm() < 0.12
+            assert torch.equal(decoded.side["depth"], fresh.side["depth"])
+    stats = pager.stats("h")
+    assert stats.hits == (0, 1, 1)
+    assert stats.disk_read_bytes == pager.layout.moved_bytes
+
+
+def test_a_live_recall_takes_the_last_complete_set_and_the_wanted_one_when_it_has_come(paging):
+    pager = paging.pager(dram=4, gpu=6)
+    paging.commit(pager, range(8))
+    with pager.recall_exact("h", keys(paging, 0, 1), 10.0):
+        pass
+    paging.trouble.is_stalled = True
+    with pager.recall("h", keys(paging, 2, 3)) as lease:
+        assert (lease.keys, lease.stale) == (tuple(keys(paging, 0, 1)), True)
+    paging.trouble.is_stalled = False
+    wait_for(lambda: all(Tier.GPU in tiers for tiers in pager.tiers_of(keys(paging, 2, 3))))
+    with pager.recall("h", keys(paging, 2, 3)) as lease:
+        assert (lease.keys, lease.stale) == (tuple(keys(paging, 2, 3)), False)
+    stats = pager.stats("h")
+    assert (stats.chunks, stats.stale_chunks, stats.missed) == (3, 1, 2)
+
+
+def test_what_was_foreseen_is_there_when_it_is_asked_for_and_its_hit_tier_is_where_it_was_then(paging):
+    pager = paging.pager(dram=4, gpu=6)
+    paging.commit(pager, range(8))
+    pager.foresee("h", lambda: [(time.monotonic() + 1.0, keys(paging, 0, 7))])
+    wait_for(lambda: all(Tier.GPU in tiers for tiers in pager.tiers_of(keys(paging, 0, 7))))
+    with pager.recall("h", keys(paging, 0, 7)) as lease:
+        assert (lease.stale, lease.hit_tiers) == (False, (Tier.NVME, Tier.DRAM))
+    with pager.recall("h", keys(paging, 0, 7)):
+        pass
+    assert pager.stats("h").hits == (0, 1, 1), "a hit counts once for as long as the block stays wanted"
+
+
+def test_recall_never_waits_whatever_the_disk_does(paging):
+    pager = paging.pager(dram=4, gpu=6)
+    paging.commit(pager, range(16))
+    waits_ms = []
+    for trouble in ("healthy", "slow", "stalled", "failing"):
+        paging.trouble.read_s = 0.01 if trouble == "slow" else 0.0
+        paging.trouble.is_stalled = trouble == "stalled"
+        paging.trouble.read_errors.extend([errno.EIO] * 10 if trouble == "failing" else [])
+        for turn in range(100):
+            with pager.recall("h", keys(paging, turn % 16, (turn + 5) % 16)) as lease:
+                waits_ms.append(lease.wait_ms)
+            time.sleep(0.0005)
+    waits_ms.sort()
+    assert waits_ms[len(waits_ms) // 2] < 0.05
+    assert pager.stats("h").stalls == 0
+
+
+def test_the_recall_buffer_decodes_only_what_is_not_in_place(paging):
+    pager = paging.pager(max_recall=3, gpu=8)
+    paging.commit(pager, range(5))
+    buffer = pager.recall_buffer()
+    with pager.recall_exact("h", keys(paging, 0, 1, 2), 10.0) as lease:
+        first = {block.key: block.kv.clone() for block in buffer.fill(lease)}
+    with pager.recall_exact("h", keys(paging, 2, 0, 4), 10.0) as lease:
+        second = {block.key: block.kv.clone() for block in buffer.fill(lease)}
+        assert [block.key for block in buffer.fill(lease)] == keys(paging, 2, 0, 4)
+    assert buffer.num_decoded == 4
+    assert torch.equal(first[paging.key(2)], second[paging.key(2)])
+    with pytest.raises(ValueError, match="released"):
+        buffer.fill(lease)
+
+
+def test_a_full_nvme_tier_forgets_the_least_recently_wanted_and_the_walk_goes_on(paging):
+    pager = paging.pager(nvme=6, dram=4)
+    paging.commit(pager, range(6))
+    paging.recall_exact(pager, [0, 1])
+    for block in range(6, 10):
+        paging.commit(pager, [block])
+        paging.recall_exact(pager, [0, 1])
+    here = [block for block, tiers in enumerate(pager.tiers_of(keys(paging, *range(10)))) if tiers]
+    assert {0, 1, 9} <= set(here)
+    assert pager.stats("h").forgotten >= 2
+    assert pager.stats("h").lost == 0
+
+
+def test_a_disk_too_slow_for_the_walk_loses_blocks_and_says_how_many(paging):
+    pager = paging.pager(dram=4)
+    pager.stats("h")
+    paging.trouble.write_s = 0.05
+    for block in range(40):
+        pager.commit(paging.key(block), paging.fresh(block))
+        time.sleep(0.002)
+    wait_for(lambda: pager.stats("h").lost > 0)
+    paging.trouble.write_s = 0.0
+    assert pager.flush(20.0)
+    kept = sum(bool(tiers) for tiers in pager.tiers_of(keys(paging, *range(40))))
+    assert kept + pager.stats("h").lost == 40
+
+
+def test_without_a_disk_tier_blocks_live_in_memory_and_are_never_durable(paging):
+    pager = paging.pager(nvme=0)
+    for block in range(4):
+        pager.commit(paging.key(block), paging.fresh(block))
+    assert paging.recall_exact(pager, [0, 3]) == [0, 3]
+    assert not pager.flush(5.0)
+    assert not pager.is_durable(paging.key(0))
+
+
+def test_a_forgotten_block_is_gone_and_stays_gone(paging):
+    pager = paging.pager()
+    paging.commit(pager, range(3))
+    pager.forget(keys(paging, 1))
+    assert paging.recall_exact(pager, [0, 1, 2][:2]) == [0]
+    wait_for(lambda: paging.key(1) not in pager._table.blocks)
+    paging.pagers.pop().close()
+    assert paging.pager().durable_at_start == {0, 2}
+
+
+def test_worlds_share_memory_and_nothing_else(paging, tmp_path_factory):
+    pager = paging.pager()
+    pager.open_world("other", tmp_path_factory.mktemp("other"))
+    paging.commit(pager, [0])
+    pager.commit(paging.key(0, "other"), paging.fresh(5))
+    with pager.recall_exact("h", [paging.key(0), paging.key(0, "other")], 10.0) as lease:
+        mine, others = lease.blocks
+        assert torch.equal(paging.parts(mine.packed), paging.encoded(0))
+        assert torch.equal(paging.parts(others.packed), paging.encoded(5))
+    pager.close_world("other")
+    assert pager.recall_exact("h", [paging.key(0, "other")], 5.0).missing == (paging.key(0, "other"),)
+
+
+def test_moves_are_told_to_the_head_whose_world_it_is(paging):
+    pager = paging.pager()
+    paging.commit(pager, [0])
+    pager.take_moves("stranger")
+    paging.recall_exact(pager, [0])
+    pager.take_moves("h")
+    paging.commit(pager, [1])
+    moves = [(note.key.block, note.from_tier, note.to_tier) for note in pager.take_moves("h")]
+    assert moves == [(1, None, Tier.DRAM), (1, Tier.DRAM, Tier.NVME)]
+    assert pager.take_moves("h") == pager.take_moves("stranger") == []
+
+
+def test_a_world_that_another_process_holds_is_refused_in_words(paging):
+    fd = os.open(paging.folder, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    pager = paging.pager(opens=False)
+    with pytest.raises(WorldFault, match="open in another process"):
+        pager.open_world("w", paging.folder)
+    os.close(fd)
+    assert pager.open_world("w", paging.folder) == frozenset()
+
+
+def test_budgets_that_cannot_work_stop_the_start(paging):
+    with pytest.raises(BudgetError, match="--gpu"):
+        Pager(paging.layout.spec, "weights", Budgets(1000, 10**9, 10**9), max_recall=2)
+
+
+def test_our_own_mistakes_are_told_at_once(paging):
+    pager = paging.pager()
+    paging.commit(pager, [0])
+    with pytest.raises(BlockStateError, match="twice"):
+        pager.commit(paging.key(0), paging.fresh(0))
+    with pytest.raises(BlockStateError, match="not open"):
+        pager.commit(paging.key(0, "nowhere"), paging.fresh(0))
+    with pytest.raises(ValueError, match="K,V"):
+        pager.commit(paging.key(1), FreshBlock(torch.zeros(1), {}, np.zeros(1), ()))
+
+
+def test_closing_twice_is_closing_once(paging):
+    pager = paging.pager()
+    paging.commit(pager, range(3))
+    pager.close()
+    pager.close()
+    pager.close_world("w")
+
+
+def test_a_slab_is_never_shrunk_under_its_blocks_and_grows_when_asked(paging):
+    paging.commit(paging.pager(nvme=8), range(8))
+    paging.pagers.pop().close()
+    smaller = paging.pager(nvme=4)
+    assert smaller.durable_at_start == set(range(8))
+    assert any("more than --nvme" in note for note in smaller.stats("h").notes)
+    paging.pagers.pop().close()
+    larger = paging.pager(nvme=16)
+    assert larger.durable_at_start == set(range(8))
+    paging.commit(larger, range(8, 16))
+    assert larger.stats("h").forgotten == 0
+
+
+WALKER = """
+import sys, pathlib
+sys.path.insert(0, {root!r}); sys.path.insert(0, {here!r})
+import conftest
+paging = conftest.Paging(pathlib.Path(sys.argv[1]))
+pager = paging.pager(nvme=30)
+first = max(pager.durable_at_start, default=-1) + 1
+for block in range(first, first + 100_000):
+    pager.commit(paging.key(block), paging.fresh(block))
+    while not pager.tiers_of([paging.key(block)])[0]:
+        pass
+    for each in range(max(first, block - 8), block + 1):
+        if pager.is_durable(paging.key(each)):
+            print(each, flush=True)
+    if block % 7 == 0:
+        pager.forget([paging.key(block - 3)])
+"""
+
+
+def kill_while_walking(paging, tmp_path, seed):
+    """A walker in another process, killed at a random moment. Returns the last block it knew to be durable."""
+    script = tmp_path / "walker.py"
+    script.write_text(WALKER.format(root=str(ROOT), here=str(Path(__file__).parent)))
+    walker = subprocess.Popen([sys.executable, script, paging.folder], stdout=subprocess.PIPE, text=True)
+    told = [walker.stdout.readline() for _ in range(1 + seed * 7 % 30)]
+    time.sleep(seed * 13 % 10 / 1000)
+    walker.send_signal(signal.SIGKILL)
+    rest, _ = walker.communicate()
+    return [int(line) for line in [*told, *rest.split()] if line.strip().isdigit()]
+
+
+def check_after_kills(paging, tmp_path, num_kills):
+    for seed in range(num_kills):
+        told = kill_while_walking(paging, tmp_path, seed)
+        pager = paging.pager(nvme=30, dram=6, gpu=8)
+        newest = [block for block in sorted(set(told))[-5:] if (block + 3) % 7 and block % 7]
+        assert set(newest) <= pager.durable_at_start
+        blocks = sorted(pager.durable_at_start)
+        for start in range(0, len(blocks), 2):
+            assert paging.recall_exact(pager, blocks[start : start + 2]) == blocks[start : start + 2]
+        pager.close()
+        paging.pagers.remove(pager)
+
+
+def test_a_kill_costs_nothing_that_was_called_durable(paging, tmp_path, tmp_path_factory):
+    check_after_kills(paging, tmp_path_factory.mktemp("script"), 2)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_cost_nothing_that_was_called_durable(paging, tmp_path_factory):
+    check_after_kills(paging, tmp_path_factory.mktemp("script"), 100)
+
+
+def resident_and_cached_bytes():
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    cached = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("Cached:"))
+    return resident, int(cached.split()[1]) * 1024
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_10000_blocks(paging):
+    pager = paging.pager(nvme=64)
+    paging.commit(pager, range(500), flushes=False)
+    before, _ = resident_and_cached_bytes()
+    for start in range(500, 10_500, 100):
+        paging.commit(pager, range(start, start + 100), flushes=False)
+        paging.recall_exact(pager, [start + 90, start + 97])
+    after, _ = resident_and_cached_bytes()
+    assert after - before < 64 << 20
+    assert len(pager._table.blocks) < 100
