@@ -122,7 +122,7 @@ class Traffic:
             bad = done.is_slot_bad or (move.route is Route.WRITE and done.error is not None)
             self._table.end(block, to, failed=done.has_failed, is_slot_bad=bad)
         if done.error is not None:
-            self.note(f"block {move.key.block} of {move.key.world}: {done.error}")
+            self.note(f"a block of {move.key.world}: {done.error}")
         if not done.has_failed and to is not None:
             self._count(move.route, done.num_bytes)
             self._tell(MoveNote(move.key, source, to))

@@ -5,6 +5,7 @@ Numbers are those of the list of 26 in the study of issue trackers that the page
 
 import errno
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -426,8 +427,13 @@ def test_22_direct_io_that_is_accepted_and_then_refused_is_seen_and_told(paging)
     assert paging.recall_exact(pager, [0, 1]) == [0, 1]
     assert not pager.stats("h").direct_io
     assert any("direct IO" in note for note in pager.stats("h").notes)
+    if fincore := shutil.which("fincore"):
+        line = [fincore, "--bytes", "--noheadings", "--output", "RES", paging.folder / "blocks.slab"]
+        resident = int(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
+        assert resident <= 2 * pager.layout.slot_bytes, "the page cache is bounded all the same"
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # that is what is tested
 def test_23_processes_started_while_direct_reads_run_leave_every_byte_in_place(paging):
     pager = paging.pager(dram=4, gpu=4)
     paging.commit(pager, range(12))

@@ -299,3 +299,23 @@ def test_memory_stays_flat_over_10000_blocks(paging):
     after, _ = resident_and_cached_bytes()
     assert after - before < 64 << 20
     assert len(pager._table.blocks) < 100
+
+
+def test_a_lease_shows_its_own_blocks_bytes_however_fast_slots_are_reused(paging):
+    pager = paging.pager(gpu=5, dram=5)
+    paging.commit(pager, range(20))
+    true = {block: paging.encoded(block) for block in range(20)}
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for turn in range(600):
+            wanted = keys(paging, (3 * turn) % 20, (3 * turn + 7) % 20)
+            pager.foresee("h", lambda wanted=wanted: [(time.monotonic() + 0.01, wanted)])
+            with pager.recall("h", wanted) as lease:
+                for _ in range(3):
+                    for each in lease.blocks:
+                        assert torch.equal(paging.parts(each.packed), true[each.key.block])
+                    time.sleep(0.0003)
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert pager.stats("h").disk_read_bytes > 0

@@ -43,8 +43,8 @@ class Workers:
     def submit(self, move: Move) -> None:
         self._queues[move.route].put(move)
 
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """Let each thread finish what it was given, and end it."""
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """Let each thread finish what it was given, and end it. One that is stuck in a disk is left behind."""
         for queue in {id(queue): queue for queue in self._queues.values()}.values():
             for _ in range(NUM_READERS):
                 queue.put(None)
