@@ -97,7 +97,8 @@ def bench_rows(kind: str, num_rows: int, rng: random.Random) -> tuple[torch.Tens
     """Random rows `[R, K]` and `[R, 2]`, picks held for 12 rows after a first row of its own (case h).
 
     The specification names the procedure only as "random picks held for 12 frames". The order of the draws (a hold
-    length, then a pick) and the lists are inferred from the recorded case h: all 18 of its picks are reproduced.
+    length, then a pick) and the lists were found by trial against case h: all 18 of its picks are reproduced, but other
+    lists fit them too (docs/matrix-game-2.md).
     """
     picks = _bench_picks(kind)
     rows: list[Mapping[str, list[float]]] = []
