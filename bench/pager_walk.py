@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from bench.pager_foresee import KNOWN_SHARES, Foreseer
 from bench.pager_measure import cached_bytes, rss_bytes
-from bench.pager_sink import SINKER, SinkingPager
+from bench.pager_sink import SinkingPager
 from models.base import Array, FreshBlock
 from server.pager.blocks import BlockKey
+from server.pager.decide.place import Plan
 from server.pager.heads import STALL_MS
 from server.pager.lease import Lease
 from server.pager.recall_buffer import RecallBuffer
@@ -81,7 +80,6 @@ class Walk:
         self._folder = folder
         self._before: set[BlockKey] = set()
         self._unsunk: list[BlockKey] = []
-        self._head = WORLD
         self.record = Record()
         pager.stats(COUNTER)
         pager.foresee(COUNTER, lambda: [(-1e9, [BlockKey(WORLD, 0)])])  # so that it hears of this world's moves
@@ -93,6 +91,7 @@ class Walk:
             begin_s = time.perf_counter()
             self._chunk(index)
             self._pager.commit(BlockKey(WORLD, index), self._fresh(index))
+            self._unsunk.append(BlockKey(WORLD, index))
             self.record.chunks_ms.append((time.perf_counter() - begin_s) * 1e3)
             self._bury(index)
             if index % every == 0:
@@ -113,47 +112,55 @@ class Walk:
         self.record.decode_ms.append((time.perf_counter() - begin_s) * 1e3)
         if self._terms.from_nvme:
             lease.release()
-            self._sink(index, keys)
+            self._pager.sink(WORLD, keys)
+            self._before = set()
         self._compute(index, begin_s, plan_s)
         lease.release()
         for key in lease.missing:
             self._alive[key.block] = False
 
     def _recall(self, keys: Sequence[BlockKey], here: Sequence[bool]) -> tuple[Lease, float]:
-        if self._terms.policy == "live":
-            lease = self._pager.recall(self._head, keys)
-            return lease, lease.wait_ms
-        if self._terms.policy != "recompute":
-            lease = self._pager.recall_exact(self._head, keys)
-            return lease, lease.wait_ms
+        """A lease by the policy, and how long the chunk waited for it. What is here is taken without asking."""
+        policy = self._terms.policy
         begin_s = time.perf_counter()
-        self._pager.foresee(self._head, lambda: [(time.monotonic(), keys)])  # the bytes that recomputing would give
-        time.sleep(self._terms.recompute_s * (len(here) - sum(here)))
-        lease = self._pager.recall_exact(self._head, keys)
+        if policy == "recompute" and not all(here):
+            self._pager.foresee(WORLD, lambda: [(time.monotonic(), keys)])  # the bytes that recomputing would give
+            time.sleep(self._terms.recompute_s * (len(here) - sum(here)))
+        if policy == "live" or all(here):
+            lease = self._pager.recall(WORLD, keys)
+            if policy == "live" or not lease.stale:
+                return lease, lease.wait_ms
+            lease.release()  # it left the GPU in this instant
+        lease = self._pager.recall_exact(WORLD, keys)
         return lease, (time.perf_counter() - begin_s) * 1e3
 
     def _compute(self, index: int, begin_s: float, plan_s: float) -> None:
         """A window of the given length in which the pager works; the plan is renewed as input comes in."""
         chunk_s = self._terms.chunk_s
-        for share in KNOWN_SHARES if self._terms.policy in PREFETCHING else ():
+        for share in KNOWN_SHARES:
             _sleep_until(begin_s + share * chunk_s)
-            self._pager.foresee(self._head, lambda share=share: self._foreseer.plan(index, share, plan_s, chunk_s))
+            if self._terms.from_nvme:
+                self._sink_durable()
+            if self._terms.policy in PREFETCHING:
+                self._pager.foresee(WORLD, lambda share=share: self._plan(index, share, plan_s))
         _sleep_until(begin_s + chunk_s)
 
-    def _sink(self, index: int, keys: Sequence[BlockKey]) -> None:
-        """What was recalled leaves GPU and DRAM, as does each new block once it is durable; a new head counts again."""
-        durable = {key for key in self._unsunk if self._pager.is_durable(key)}
+    def _plan(self, index: int, share: float, begin_s: float) -> Plan:
+        """Pager thread. What has to come from NVME is planned only once it is nowhere else."""
+        plan = self._foreseer.plan(index, share, begin_s, self._terms.chunk_s)
+        unsunk = set(self._unsunk) if self._terms.from_nvme else set[BlockKey]()
+        return [(due_s, [key for key in keys if key not in unsunk]) for due_s, keys in plan]
+
+    def _sink_durable(self) -> None:
+        """Each new block leaves DRAM as soon as NVME has it."""
+        durable = [key for key in self._unsunk if self._pager.is_durable(key)]
         self._unsunk = [key for key in self._unsunk if key not in durable]
-        self._unsunk.append(BlockKey(WORLD, index))
-        self._take_totals()
-        self._pager.sink([*keys, *durable])
-        self._pager.leave(self._head)
-        self._head = f"{WORLD}-{index + 1}"
-        self._before = set()
+        self._pager.sink(WORLD, durable)
 
     def _note(self, keys: tuple[BlockKey, ...], here: Sequence[bool], lease: Lease, wait_ms: float) -> None:
         record = self.record
         record.waits_ms.append(wait_ms)
+        record.stale += lease.stale and not lease.missing
         tiers = dict(zip(lease.keys, lease.hit_tiers, strict=True))
         record.wanted += len(keys)
         for key, is_here in zip(keys, here, strict=True):
@@ -175,18 +182,12 @@ class Walk:
                     self._alive[note.key.block] = False
 
     def _take_totals(self) -> None:
-        stats, record = self._pager.stats(self._head), self.record
-        record.hits = [sum(pair) for pair in zip(record.hits, stats.hits, strict=True)]
-        record.stale += stats.stale_chunks
-        if self._terms.policy == "recompute":
-            record.stalls = int(np.sum(np.array(record.waits_ms) > STALL_MS))
-        else:
-            record.stalls += stats.stalls
-            record.preempted += stats.preempted
+        stats, record = self._pager.stats(WORLD), self.record
+        record.hits = list(stats.hits)
+        record.stalls, record.preempted = stats.stalls, stats.preempted
+        if self._terms.policy == "recompute":  # the pager did not see these waits
+            record.stalls, record.preempted = sum(wait_ms > STALL_MS for wait_ms in record.waits_ms), 0
 
 
 def _sleep_until(until_s: float) -> None:
     time.sleep(max(0.0, until_s - time.perf_counter()))
-
-
-__all__ = ["COUNTER", "POLICIES", "SINKER", "WORLD", "Record", "Terms", "Walk"]
