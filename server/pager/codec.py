@@ -8,6 +8,7 @@ adds and subtracts, its normalisation is a power of two, a code times an fp16 sc
 
 import math
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from server.pager import kernels
 from server.pager.layout import SlotLayout
 
 _MAX_HALF = 65504.0
+HAS_TRITON = find_spec("triton") is not None
 
 
 def normaliser(group: int) -> float:
@@ -70,11 +72,17 @@ def encode_fast(rows: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -
 def decode_fast(codes: torch.Tensor, scales: torch.Tensor, out: torch.Tensor) -> None:
     """`decode_rows` into a given tensor, by the fastest way there is on its device."""
     group = out.shape[1] // scales.shape[1]
-    if out.device.type == "cpu" and out.dtype in (torch.bfloat16, torch.float32):
+    undo = 1.0 / (group * normaliser(group))
+    if out.dtype not in (torch.bfloat16, torch.float32):
+        out.copy_(decode_rows(codes, scales, group, out.dtype))
+    elif out.device.type == "cpu":
         is_wide = out.dtype is torch.float32
-        target = out.numpy() if is_wide else _words(out)
-        args = (codes.numpy(), _words(scales), kernels.half_table(), np.float32(1.0 / (group * normaliser(group))))
-        kernels.decoder(group, is_wide=is_wide)(*args, target)
+        args = (codes.numpy(), _words(scales), kernels.half_table(), np.float32(undo))
+        kernels.decoder(group, is_wide=is_wide)(*args, out.numpy() if is_wide else _words(out))
+    elif HAS_TRITON:
+        from server.pager import cuda_kernels  # noqa: PLC0415  # only where there is Triton
+
+        cuda_kernels.decode(codes, scales, undo, out)
     else:
         out.copy_(decode_rows(codes, scales, group, out.dtype))
 

@@ -58,9 +58,10 @@ class Pager:
     ) -> None:
         self.layout = SlotLayout(spec)
         self._codec = Codec(self.layout)
-        self._codec.warm_up(recall_dtype)
         self._buffer_args = (max_recall, recall_dtype, device)
         self._is_cuda = device.type == "cuda"
+        if not self._is_cuda:
+            self._codec.warm_up(recall_dtype)
         gpu_slots, dram_slots = slot_counts(self.layout, budgets, max_recall, recall_dtype, num_staging=self._is_cuda)
         self._dram = Arena(self.layout, dram_slots)
         self._gpu, carrying = self._make_device(gpu_slots, device)
