@@ -103,7 +103,9 @@ class PagerMachine(RuleBasedStateMachine):
             self.table, self.traffic, self.pins, LAYOUT.slot_bytes, MAX_RECALL, clock=lambda: self.time_s
         )
         self.recaller = Recaller(self.keeper, self.pins)
-        self.opener = SlabOpener(self.disk, LAYOUT, MARKS, slot_at(LAYOUT, NVME_SLOTS), piece_bytes=PAGE_BYTES)
+        self.opener = SlabOpener(
+            self.disk, LAYOUT, MARKS, slot_at(LAYOUT, NVME_SLOTS), piece_bytes=PAGE_BYTES, num_hands=1
+        )
 
     def say(self, message):
         self.time_s += 0.01

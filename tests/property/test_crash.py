@@ -21,7 +21,7 @@ IMAGES_PER_CUT = 5
 
 
 def opener(disk):
-    return SlabOpener(disk, LAYOUT, MARK, slot_at(LAYOUT, NUM_SLOTS), piece_bytes=PAGE_BYTES)
+    return SlabOpener(disk, LAYOUT, MARK, slot_at(LAYOUT, NUM_SLOTS), piece_bytes=PAGE_BYTES, num_hands=1)
 
 
 def content(slab, block, generation):

@@ -27,7 +27,7 @@ from server.pager.move.manifest import (
     read_log,
     reopen_log,
 )
-from server.pager.move.slab import PIECE_BYTES, Slab, slot_at, slots_at
+from server.pager.move.slab import NUM_HANDS, PIECE_BYTES, Slab, slot_at, slots_at
 from server.pager.moves import Held
 
 GENERATIONS_PER_OPENING = 1 << 32
@@ -54,6 +54,7 @@ class SlabOpener:
     fingerprint: bytes
     nvme_bytes: int
     piece_bytes: int = PIECE_BYTES
+    num_hands: int = NUM_HANDS
 
     def open(self, folder: Path) -> OpenSlab:
         """Lock the folder and open its slab. Raises WorldFault in words, leaving nothing locked or open."""
@@ -102,7 +103,15 @@ class SlabOpener:
             self.disk.close(fd)
             fds[1] = fd = direct_fd
         is_direct = direct_fd is not None
-        slab = Slab(self.disk, fd, manifest, self.layout, is_direct=is_direct, piece_bytes=self.piece_bytes)
+        slab = Slab(
+            self.disk,
+            fd,
+            manifest,
+            self.layout,
+            is_direct=is_direct,
+            piece_bytes=self.piece_bytes,
+            num_hands=self.num_hands,
+        )
         first = manifest.state.opening * GENERATIONS_PER_OPENING
         return OpenSlab(slab, fds[0], num_slots, dict(manifest.state.held), first, notes + more)
 

@@ -8,6 +8,7 @@ exception; whatever does not check is a fault.
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ from server.pager.layout import SlotLayout, round_up
 from server.pager.move.disk import DiskIO, read_fully, write_fully
 from server.pager.move.manifest import Kind, Manifest, Record
 
-PIECE_BYTES = 31 << 20  # also how soon a cancelled read stops
+PIECE_BYTES = 16 << 20  # also how soon a cancelled read stops
+NUM_HANDS = 2  # pieces that the one writer has in the disk at once
 SLAB_HEAD_BYTES = 8192  # page 0 says whose slab it is, page 1 is scratch for the probe
 WRITE_YIELD_S = 0.05  # the longest that a piece of a write waits for reads
 
@@ -57,12 +59,14 @@ class Slab:
         *,
         is_direct: bool,
         piece_bytes: int = PIECE_BYTES,
+        num_hands: int = NUM_HANDS,
     ) -> None:
         self._disk = disk
         self._fd = fd
         self._manifest = manifest
         self._layout = layout
         self._piece_bytes = piece_bytes
+        self._hands = ThreadPoolExecutor(num_hands, "pager-hand") if num_hands > 1 else None
         self._reads = _Pending()
         self.is_direct = is_direct
 
@@ -98,7 +102,7 @@ class Slab:
 
     def write(self, items: Sequence[SlotWrite]) -> list[Written]:
         """Make a group of slots durable: all data, one sync, all records, one sync."""
-        results = [self._write_data(item) for item in items]
+        results = self._write_data(items)
         good = [index for index, result in enumerate(results) if result.error is None]
         error = self._sync_data() or self._record(
             [Record(Kind.PUT, items[i].slot, items[i].block, items[i].generation) for i in good]
@@ -116,20 +120,31 @@ class Slab:
         return self._record([Record(Kind.DROPPED, slot, 0, 0) for slot in slots])
 
     def close(self) -> None:
+        if self._hands is not None:
+            self._hands.shutdown()
         self._disk.close(self._fd)
         self._manifest.close()
 
-    def _write_data(self, item: SlotWrite) -> Written:
-        at = slot_at(self._layout, item.slot)
+    def _write_data(self, items: Sequence[SlotWrite]) -> list[Written]:
+        """All pieces of all slots, `num_hands` at a time, so that the disk does not wait for the next call."""
         size = self._layout.moved_bytes
+        pieces = [(item, start) for item in items for start in range(0, size, self._piece_bytes)]
+        errors = self._hands.map(self._write_piece, pieces) if self._hands else map(self._write_piece, pieces)
+        faults: dict[int, str] = {}
+        for (item, _), error in zip(pieces, errors, strict=True):
+            if error is not None:
+                faults.setdefault(item.slot, error)
+        return [Written(faults.get(item.slot), is_slot_bad=item.slot in faults) for item in items]
+
+    def _write_piece(self, piece: tuple[SlotWrite, int]) -> str | None:
+        item, start = piece
+        self._reads.wait_until_none(WRITE_YIELD_S)  # a read has a deadline, a write has none
+        data = item.data[start : start + self._piece_bytes]
         try:
-            for start in range(0, size, self._piece_bytes):
-                self._reads.wait_until_none(WRITE_YIELD_S)  # a read has a deadline, a write has none
-                end = min(size, start + self._piece_bytes)
-                write_fully(self._disk, self._fd, item.data[start:end], at + start)
+            write_fully(self._disk, self._fd, data, slot_at(self._layout, item.slot) + start)
         except OSError as error:
-            return Written(f"the disk could not write it: {error}", is_slot_bad=True)
-        return Written()
+            return f"the disk could not write it: {error}"
+        return None
 
     def _sync_data(self) -> str | None:
         try:
