@@ -3,6 +3,7 @@
 Other threads talk to it by `open` (a worker thread), by the seats that `open` returns (the event loop) and by `stop`.
 """
 
+import gc
 import logging
 import queue
 import threading
@@ -28,6 +29,9 @@ from shared.tiers import PagerStats
 IDLE_WAIT_S = 0.25
 STUCK_WAIT_S = 0.01  # a driver that does not read may start again at any moment
 SAVE_WAIT_S = 15.0
+TIDY_TAKES_S = 0.005
+TIDY_EVERY_S = 1.0
+TIDY_AT_LEAST_EVERY_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +67,7 @@ class Engine:
         self._poked = threading.Event()
         self._stopping = threading.Event()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._tidied_s = 0.0
         self._opening = threading.Lock()
         self._residents: tuple[Resident, ...] = ()
         self._parkers: dict[str, threading.Thread] = {}
@@ -178,6 +183,8 @@ class Engine:
                 _log.exception("engine load failed")
             self.failure = str(error) or type(error).__name__
             return
+        gc.freeze()  # what was loaded stays: no collection needs to look through it again
+        gc.disable()  # until the end, `_tidy` collects between chunks, never in the middle of one
         self.is_ready = True
         while not self._stopping.is_set():
             self._do_jobs()
@@ -213,8 +220,17 @@ class Engine:
                 wait_s, due = next_s, resident if start_s is not None else None
         if due is not None and wait_s <= 0.0:
             self._step(due)
+            self._tidy(now_s, 0.0)
         else:
+            self._tidy(now_s, wait_s)
             self._poked.wait(min(wait_s, IDLE_WAIT_S))
+
+    def _tidy(self, now_s: float, wait_s: float) -> None:
+        """Collect garbage while nothing is due, or when that has not happened for long."""
+        age_s = now_s - self._tidied_s
+        if (wait_s > TIDY_TAKES_S and age_s > TIDY_EVERY_S) or age_s > TIDY_AT_LEAST_EVERY_S:
+            self._tidied_s = now_s
+            gc.collect()
 
     def _step(self, resident: Resident) -> None:
         try:
@@ -237,6 +253,7 @@ class Engine:
 
     def _close(self, setting: Setting) -> None:
         self.is_ready = False
+        gc.enable()
         for resident in self._residents:
             self._park(resident)
         for parker in self._parkers.values():

@@ -2,6 +2,8 @@
 
 import math
 from collections import deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from server.pager.blocks import BlockKey
@@ -11,6 +13,7 @@ from server.pager.moves import MoveNote
 from shared.tiers import Tier
 
 STALL_MS = 0.5
+HIT_LIFE_CHUNKS = 8  # plans look ahead in strides: what they pass over for no longer was wanted all along
 PLAN_LIFE_S = 10.0  # a plan this long overdue belongs to a head that stands still
 NUM_REMEMBERED = 4  # wanted sets to fall back on; the newest complete one is drawn with
 NUM_NOTES = 512
@@ -103,6 +106,20 @@ class HeadWants:
     is_waiting: bool = False  # the engine stands still until `asked` is there
     taken: tuple[BlockKey, ...] = ()
     hits: dict[BlockKey, Tier] = field(default_factory=dict[BlockKey, Tier])
+    wanted_at: dict[BlockKey, int] = field(default_factory=dict[BlockKey, int])  # chunk at which each was wanted last
+    num_chunks: int = 0  # asked for so far
+    wanted: frozenset[BlockKey] = frozenset()  # when last noted
+
+    def note(self, tiers: Mapping[BlockKey, Tier]) -> AbstractSet[BlockKey]:
+        """Enter the highest tiers of all that is wanted now; returns what has become wanted, or is so no more."""
+        changed = tiers.keys() ^ self.wanted
+        unbroken = tiers.keys() & self.wanted
+        self.wanted = frozenset(tiers)
+        oldest = self.num_chunks - HIT_LIFE_CHUNKS
+        lasting = {key: tier for key, tier in self.hits.items() if key in unbroken or self.wanted_at[key] > oldest}
+        self.hits = {**tiers, **lasting}
+        self.wanted_at = {key: self.num_chunks if key in tiers else self.wanted_at[key] for key in self.hits}
+        return changed
 
     @property
     def keys(self) -> set[BlockKey]:

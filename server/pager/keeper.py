@@ -143,23 +143,19 @@ class Keeper:
         head.is_waiting = ask.taken is None
         if ask.taken is not None:
             head.taken = ask.taken
+            head.num_chunks += 1
         self._seen = max(self._seen, ask.serial)
         self._want(ask.head, head)
 
     def _want(self, name: str, head: HeadWants) -> None:
         """Note the hit tier of what this head wants only since now."""
         now_s = self._clock()
-        hits: dict[BlockKey, Tier] = {}
-        for key in head.keys:
-            block = self._table.blocks.get(key)
-            if key in head.hits:
-                hits[key] = head.hits[key]
-            elif block is not None and block.is_alive:
-                hits[key] = min(block.tiers, default=Tier.DRAM)  # not encoded yet: it is in memory
-        for key in hits.keys() ^ head.hits.keys():
+        blocks = ((key, self._table.blocks.get(key)) for key in head.keys)
+        # a block that is not encoded yet is in memory
+        tiers = {key: min(block.tiers, default=Tier.DRAM) for key, block in blocks if block and block.is_alive}
+        for key in head.note(tiers):
             if block := self._table.blocks.get(key):
                 self._table.touch(block, now_s)
-        head.hits = hits
         self._heads[name] = head
 
     def _forget(self, keys: tuple[BlockKey, ...]) -> None:

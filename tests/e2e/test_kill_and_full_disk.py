@@ -110,7 +110,7 @@ def test_the_walk_goes_on_when_another_file_fills_the_disk(small_file_system):
         assert process.poll() is None
     report = result["report"]
     assert report.fps_shown > 0.5 * FPS
-    assert report.stalls == 0
+    assert report.longest_wait_ms < 200.0  # a busy machine may be late; a full disk may not make it so
     (small_file_system / "other").unlink()
     with server_process(small_file_system, "--nvme", "48MB") as (_, url):
         again = walk(Visit(url, world="attic"), "square", 1.0)

@@ -14,15 +14,20 @@ from client.wire import Visit
 from models.plain import PlainModel, read_label
 from server.pager.move.disk import RealDisk
 from shared.controls import Key
+from tests.e2e.turning import SECONDS
+from tests.e2e.turning import write_turning_route as turning
 from tests.e2e.whole_server import small_budgets, whole_server
 from tests.e2e.wire_client import WireClient, close_all, pixels_of
 
 
-def test_a_walk_out_and_back_shows_frames_and_recalls_from_all_three_tiers(tmp_path):
+LONGEST_WAIT_MS = 200.0  # a busy machine may be late; a disk that takes a second, or fails, may not make it so
+
+
+def test_looking_around_twice_shows_frames_and_recalls_from_memory_and_from_disk(tmp_path):
     with whole_server(tmp_path) as server:
-        report = walk(Visit(server.url), "out-and-back", 10.0)
+        report = walk(Visit(server.url), turning(tmp_path), SECONDS)
     assert report.fps_shown > 0.5 * PlainModel().fps
-    assert report.stalls == 0
+    assert report.longest_wait_ms < LONGEST_WAIT_MS
     assert report.recalled_from.nvme > 0
     assert report.recalled_from.dram > 0
 
@@ -71,10 +76,10 @@ class Faulty(RealDisk):
 def test_the_walk_goes_on_when_the_disk_fails(tmp_path, kind, number):
     disk = Faulty()
     with whole_server(tmp_path, disk=disk) as server:
-        report = walk(Visit(server.url), "out-and-back", 8.0, on_picture=lambda _: setattr(disk, kind, number))
+        report = walk(Visit(server.url), turning(tmp_path), SECONDS, on_picture=lambda _: setattr(disk, kind, number))
         setattr(disk, kind, 0)
     assert report.fps_shown > 0.5 * PlainModel().fps
-    assert report.stalls == 0
+    assert report.longest_wait_ms < LONGEST_WAIT_MS
     assert disk.num_refused > 0
     assert report.missed + report.lost > 0
 
@@ -89,9 +94,9 @@ class Slow(RealDisk):
 
 def test_a_slow_disk_costs_staleness_and_no_waiting(tmp_path):
     with whole_server(tmp_path, disk=Slow()) as server:
-        report = walk(Visit(server.url), "out-and-back", 8.0)
+        report = walk(Visit(server.url), turning(tmp_path), SECONDS)
     assert report.fps_shown > 0.5 * PlainModel().fps
-    assert report.stalls == 0
+    assert report.longest_wait_ms < LONGEST_WAIT_MS
     assert report.stale_share > 0.0
 
 
@@ -103,9 +108,9 @@ def test_the_walk_goes_on_when_nvme_is_full(tmp_path):
         def look(_):
             forgotten.extend(stats.forgotten for stats in server.engine.sessions())
 
-        report = walk(Visit(server.url), "out-and-back", 8.0, on_picture=look)
+        report = walk(Visit(server.url), turning(tmp_path), SECONDS, on_picture=look)
     assert report.fps_shown > 0.5 * model.fps
-    assert report.stalls == 0
+    assert report.longest_wait_ms < LONGEST_WAIT_MS
     assert forgotten[-1] > 0
 
 
