@@ -43,6 +43,11 @@ def load_model(settings: Settings) -> WorldModel:
         from models.plain import PlainModel  # noqa: PLC0415 - only the model that is asked for is imported
 
         return PlainModel()
+    if settings.model == "matrix-game-2":
+        from models.matrix_game_2.load import load_model as load_matrix_game_2  # noqa: PLC0415 - as above
+
+        config = settings.model_settings or "universal"
+        return load_matrix_game_2(config, settings.weights, random_weights=settings.random_weights)
     from models.rooms.model import RoomsModel  # noqa: PLC0415 - only the model that is asked for is imported
 
     return RoomsModel(settings.weights / "weights.safetensors") if settings.weights else RoomsModel()
