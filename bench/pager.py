@@ -58,6 +58,11 @@ class Run:
 
 def walk(run: Run, folder: Path) -> dict[str, object]:
     """Walk once in a new world under `folder`, and say what happened. Raises BudgetError, WorldFault."""
+    return _figures(run, *walk_record(run, folder))
+
+
+def walk_record(run: Run, folder: Path) -> tuple[Scale, Record, PagerStats]:
+    """Walk once; what happened, chunk by chunk."""
     scale = scale_of(run.geometry, run.codec, fast=run.fast)
     disk = ThrottledDisk(scale.read_bytes_per_s(run.read_gbps)) if run.read_gbps else RealDisk()
     budgets = scale.budgets(run.budgets, run.k)
@@ -66,21 +71,16 @@ def walk(run: Run, folder: Path) -> dict[str, object]:
     foreseer = Foreseer(run.extrapolator, run.chunks, run.geometry, rule_of(run.chunks, alive, run.k), WORLD)
     terms = Terms(run.policy, scale.real_s(run.chunk_ms), scale.real_s(run.recompute_ms), run.from_nvme)
     blocks = _fresh_blocks(scale)
-    (folder / WORLD).mkdir()
+    world = folder / WORLD
+    world.mkdir()
     try:
-        pager.open_world(WORLD, folder / WORLD)
+        pager.open_world(WORLD, world)
         walker = Walk(
-            pager,
-            pager.recall_buffer(),
-            foreseer,
-            terms,
-            lambda index: blocks[index % len(blocks)],
-            alive,
-            folder / WORLD,
+            pager, pager.recall_buffer(), foreseer, terms, lambda index: blocks[index % len(blocks)], alive, world
         )
         record = walker.run()
         pager.flush(FLUSH_S)
-        return _figures(run, scale, record, pager.stats(COUNTER))
+        return scale, record, pager.stats(COUNTER)
     finally:
         pager.close()
 

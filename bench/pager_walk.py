@@ -90,10 +90,10 @@ class Walk:
         for index in range(len(chunks)):
             begin_s = time.perf_counter()
             self._chunk(index)
+            self._bury(index)
             self._pager.commit(BlockKey(WORLD, index), self._fresh(index))
             self._unsunk.append(BlockKey(WORLD, index))
             self.record.chunks_ms.append((time.perf_counter() - begin_s) * 1e3)
-            self._bury(index)
             if index % every == 0:
                 self.record.rss.append((index, rss_bytes()))
                 self.record.cached.append((index, cached_bytes(self._folder)))
@@ -174,10 +174,13 @@ class Walk:
         self._before = set(keys)
 
     def _bury(self, index: int) -> None:
-        """Follow what left which tier; a block that left its last one is wanted no more."""
+        """Follow what left which tier since the last commit; a block that left its last one is wanted no more.
+
+        What left the GPU made room for this chunk's recall, what left a lower tier for the block before.
+        """
         for note in self._pager.take_moves(COUNTER):
             if note.to_tier is None and note.from_tier is not None:
-                self.record.first_drop.setdefault(note.from_tier, index)
+                self.record.first_drop.setdefault(note.from_tier, index - (note.from_tier is not Tier.GPU))
                 if not self._pager.tiers_of([note.key])[0]:
                     self._alive[note.key.block] = False
 
