@@ -18,9 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import xxhash
 from safetensors import SafetensorError
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as bytes_of_tensors
 
 from models.base import SavedState
 from server.faults import WorldFault
@@ -178,7 +179,7 @@ def _newest_state(
 def state_bytes(saved: SavedState) -> bytes:
     """A state as one safetensors file, its facts as JSON in the file's metadata."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in saved.tensors.items()}
-    return safetensors.torch.save(tensors, {"facts": json.dumps(dict(saved.facts))})
+    return bytes_of_tensors(tensors, {"facts": json.dumps(dict(saved.facts))})
 
 
 def _read_state(folder: Path, record: dict[str, Any], moments: dict[int, Moment]) -> SavedState:
@@ -192,4 +193,4 @@ def _read_state(folder: Path, record: dict[str, Any], moments: dict[int, Moment]
     if len(data) != num_bytes or xxhash.xxh3_128_digest(data) != record["hash"]:
         raise ValueError("its bytes are not the ones that were saved")
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return SavedState(json.loads(header["__metadata__"]["facts"]), safetensors.torch.load(data))
+    return SavedState(json.loads(header["__metadata__"]["facts"]), tensors_from_bytes(data))

@@ -19,7 +19,6 @@ from tests.e2e.turning import write_turning_route as turning
 from tests.e2e.whole_server import small_budgets, whole_server
 from tests.e2e.wire_client import WireClient, close_all, pixels_of
 
-
 LONGEST_WAIT_MS = 200.0  # a busy machine may be late; a disk that takes a second, or fails, may not make it so
 
 

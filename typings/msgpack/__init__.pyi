@@ -1,7 +1,7 @@
 # The part of msgpack 1.x that this project uses; the package ships no types.
 from typing import Any
 
-class UnpackException(Exception): ...
+class UnpackException(Exception): ...  # noqa: N818 - msgpack's own name
 
 def packb(o: Any, *, use_bin_type: bool = ...) -> bytes: ...
 def unpackb(
