@@ -7,7 +7,7 @@ publishes what is ready. It never computes on KV, never touches a file, and wait
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 
 from server.pager.blocks import Block, BlockKey, Life
 from server.pager.decide.evict import least_worthy
-from server.pager.decide.place import Drop, place, useless, wants_of
+from server.pager.decide.place import Drop, Want, place, pressing, useless, wants_of
 from server.pager.heads import HeadWants
 from server.pager.inbox import Ask, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Released, Stop
 from server.pager.lease import Pins, ReadySet
@@ -191,8 +191,10 @@ class Keeper:
         self._view.protect(self._heads, now_s)
         self._free_gpu()
         self._encode(now_s)
-        self._cancel()
-        for step in place(list(self._view.wants.values()), self._view, now_s):
+        waited = {key for head in self._heads.values() if head.is_waiting for key in head.asked}
+        wants = pressing(self._view.wants, waited, self._view)
+        self._cancel(wants)
+        for step in place(list(wants.values()), self._view, now_s):
             block = self._table.blocks[step.key]
             if isinstance(step, Drop):
                 self._drop(block, step.tier)
@@ -214,9 +216,9 @@ class Keeper:
         if tier is Tier.GPU:
             self._free_gpu()
 
-    def _cancel(self) -> None:
+    def _cancel(self, wants: Mapping[BlockKey, Want]) -> None:
         reads = [key for key, route in self._traffic.moves if route is Route.READ]
-        for key in useless(reads, self._view.wants):
+        for key in useless(reads, wants):
             self._traffic.moves[(key, Route.READ)].is_cancelled = True
 
     def _encode(self, now_s: float) -> None:

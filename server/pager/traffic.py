@@ -71,7 +71,7 @@ class Traffic:
         self._table.drop(block, tier)
         self._tell(MoveNote(block.key, tier, None))
         if tier is Tier.GPU:
-            del self.leased[block.key]
+            self.leased.pop(block.key, None)  # a block that died on its way up was never offered
             self.is_changed = True
             self.retiring.append(block)
         elif tier is Tier.NVME:

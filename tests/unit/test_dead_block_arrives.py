@@ -1,7 +1,6 @@
 """A block that is forgotten while it is on its way to the GPU gives its slot back."""
 
 import numpy as np
-import pytest
 import torch
 
 from models.base import FreshBlock
@@ -29,9 +28,6 @@ class Queue:
         pass
 
 
-@pytest.mark.xfail(
-    reason="Traffic.done: a dead block's arrival is not in `leased`, dropping it is a KeyError", strict=True
-)
 def test_a_block_that_dies_on_its_way_to_the_gpu_gives_its_slot_back():
     table, movers = Table(2, 4), Queue()
     table.worlds["w"] = WorldShelf(Slots.all_free(4), 1)

@@ -9,7 +9,7 @@ from models.base import Catalog
 from server.pager.blocks import Block, BlockKey, Copy, Life
 from server.pager.decide.evict import Candidate, least_worthy, worth
 from server.pager.decide.extrapolate import Seen, constant_velocity
-from server.pager.decide.place import Drop, Fetch, place, useless, wants_of
+from server.pager.decide.place import Drop, Fetch, place, pressing, useless, wants_of
 from server.pager.decide.retrieve import by_view_overlap
 from shared.pose import Pose
 from shared.tiers import Tier
@@ -110,6 +110,16 @@ def test_a_busy_mover_is_given_no_more_than_it_takes_at_once():
 def test_a_read_that_serves_no_plan_is_useless():
     wants = {want.key: want for want in wants_of([[(1.0, [key(1)])]], 0.0)}
     assert useless([key(1), key(2)], wants) == [key(2)]
+
+
+def test_while_the_engine_waits_for_the_disk_nothing_else_is_read():
+    shelves = Shelves()
+    shelves.add(1, Tier.NVME)
+    shelves.add(2, Tier.NVME)
+    shelves.add(3, Tier.DRAM, Tier.NVME)
+    wants = {want.key: want for want in wants_of([[(0.0, [key(1), key(3)]), (1.0, [key(2)])]], 0.0)}
+    assert list(pressing(wants, {key(1), key(3)}, shelves)) == [key(1), key(3)]
+    assert pressing(wants, {key(3)}, shelves) is wants
 
 
 def test_worth_is_nearness_in_time_and_age_decides_among_the_unwanted():

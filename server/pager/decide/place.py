@@ -5,6 +5,7 @@ moves themselves run later) before asking for the next.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -106,3 +107,15 @@ def next_tier(block: Block | None) -> Tier | None:
 def useless(fetching: Iterable[BlockKey], wants: Mapping[BlockKey, Want]) -> list[BlockKey]:
     """Which reads under way serve nobody any more."""
     return [key for key in fetching if key not in wants]
+
+
+def pressing(wants: Mapping[BlockKey, Want], waited: AbstractSet[BlockKey], view: View) -> Mapping[BlockKey, Want]:
+    """What to work on now: only what the engine stands still for, as long as some of it must come from the disk.
+
+    Reads for later chunks would share the disk with it, which is how prefetching gets a worse tail than loading on
+    demand.
+    """
+    blocks = (view.block(key) for key in waited)
+    if any(block and block.has(Tier.NVME) and not block.is_unreadable and len(block.tiers) == 1 for block in blocks):
+        return {key: want for key, want in wants.items() if key in waited}
+    return wants
