@@ -89,6 +89,16 @@ def plan(context: typer.Context) -> None:
     raise typer.Exit(plan_main(context.args))
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def doctor(context: typer.Context) -> None:
+    """Say what a model needs and what this machine has. `doctor --help` lists the flags."""
+    from server.doctor import main as doctor_main  # noqa: PLC0415 - imports torch
+
+    raise typer.Exit(doctor_main(context.args))
+
+
 def _run(loaded: Loaded) -> None:
     logging.basicConfig(
         level=loaded.settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"

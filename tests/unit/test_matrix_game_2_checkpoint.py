@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models.matrix_game_2 import checkpoint
-from models.matrix_game_2.config import CONFIG_FOLDER, load_config
+from models.matrix_game_2.config import load_config
 from models.matrix_game_2.load import load_model
-from models.matrix_game_2.weights import empty_clip, random_parts
+from tests.official_folder import write_official_folder
 
 CPU = torch.device("cpu")
 
@@ -24,21 +24,7 @@ def one_thread():
 
 @pytest.fixture
 def folder(tmp_path):
-    """The official layout at tiny size, with what the real files carry besides: a prefix, dead keys, a text tower."""
-    config = load_config("tiny")
-    parts = random_parts(config, CPU, torch.float32, seed=3)
-    files = checkpoint.files_of(tmp_path, config.kind)
-    files.network.parent.mkdir()
-    save_file({f"model.{name}": tensor for name, tensor in parts.network.state_dict().items()}, files.network)
-    raw = json.loads((CONFIG_FOLDER / "tiny.json").read_text())["network"]
-    files.network_config.write_text(
-        json.dumps({**raw, "model_type": "i2v", "text_len": 512, "inject_sample_info": False})
-    )
-    torch.save(parts.vae.state_dict(), files.vae)
-    tower = {f"visual.{name}": torch.randn(t.shape) * 0.1 for name, t in empty_clip(config).state_dict().items()}
-    extra = {"visual.head": torch.zeros(32, 8), "textual.token_embedding.weight": torch.zeros(4, 4)}
-    torch.save({**tower, **extra}, files.clip)
-    return tmp_path
+    return write_official_folder(tmp_path)
 
 
 def test_a_folder_in_the_official_layout_loads_and_walks(folder):
