@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from models.base import Pixels, WorldModel
+from models.base import Pixels, WorldModel, has_random_weights
 from server.load import make_pager
 from server.lobby import Lobby
 from server.pager.pager import Budgets, Pager
@@ -20,7 +20,7 @@ from server.seat import Seat
 from server.session import Session, Setting
 from server.worlds import Worlds
 from shared.controls import Controls
-from shared.protocol import PROTOCOL_VERSION, ExactStep, Hello, Input, Mode, Stats, Welcome
+from shared.protocol import PROTOCOL_VERSION, RANDOM_WEIGHTS, ExactStep, Hello, Input, Mode, Stats, Welcome
 from shared.tiers import PagerStats
 
 
@@ -140,4 +140,5 @@ def _welcome(model: WorldModel, world: str, resume: str, seed: int, mode: Mode, 
         credit=2,
         resume=resume,
         notes=notes,
+        capabilities=[RANDOM_WEIGHTS] if has_random_weights(model) else [],
     )

@@ -12,7 +12,19 @@ from client.report import Record, Report, write_report
 from client.routes import Route, route
 from client.stepping import steps_for
 from client.wire import RefusedError, Visit, hello, open_socket, receive
-from shared.protocol import Done, Error, Frame, Goodbye, Input, Message, Stats, Welcome, pack, unpack_server
+from shared.protocol import (
+    RANDOM_WEIGHTS,
+    Done,
+    Error,
+    Frame,
+    Goodbye,
+    Input,
+    Message,
+    Stats,
+    Welcome,
+    pack,
+    unpack_server,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,8 @@ class _ExactWalk:
             await self._walk(socket, welcome, path)
             await socket.send(pack(Goodbye()))
         report = replace(self.record.report(), world=welcome.world, seed=welcome.seed, model=welcome.model,
-                       mode=welcome.mode, route=path.name)  # fmt: skip
+                       mode=welcome.mode, route=path.name,
+                       random_weights=RANDOM_WEIGHTS in welcome.capabilities)  # fmt: skip
         if report_path is not None:
             await write_report(report_path, report)
         return report

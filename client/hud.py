@@ -10,7 +10,7 @@ import pygame
 from client import panels
 from client.flights import Flights, draw_flights
 from client.minimap import Minimap
-from client.readings import fill_share, ms_in_words, readings
+from client.readings import fill_share, marks, ms_in_words, readings
 from client.theme import ACCENT, ALERT, DIM, INK, PANEL, PANEL_ALPHA, TROUGH, Type, slab
 from client.walk import Walk
 from shared.tiers import Tier
@@ -83,7 +83,8 @@ class Hud:
         if now_s - self._panels_s >= _PANEL_S:
             self._panels_s = now_s
             memory = panels.memory(type_, width_px, walk.atlas)
-            lines = readings(walk.record, walk.atlas, walk.link.rtt_ms, now_s)
+            lines = marks(walk.welcome, walk.atlas.stats)
+            lines += readings(walk.record, walk.atlas, walk.link.rtt_ms, now_s)
             numbers = panels.numbers(type_, width_px, lines)
             numbers_top_px = memory_top_px + memory.get_height() + gap_px
             self._panels = [(memory, (left_px, memory_top_px)), (numbers, (left_px, numbers_top_px))]
@@ -113,7 +114,8 @@ class Hud:
         p50_ms, _ = walk.record.latency_lately_ms()
         stalls = stats.stalls if stats else 0
         left = type_.text(f"{walk.record.fps_lately(now_s):.1f} fps · {ms_in_words(p50_ms)} ms to photon", 12, INK)
-        right = type_.text(f"{stalls} stalls", 12, ALERT if stalls else DIM)
+        told = [f"{mark.label}: {mark.value}" for mark in marks(walk.welcome, stats)]
+        right = type_.text(" · ".join([f"{stalls} stalls", *told]), 12, ALERT if stalls or told else DIM)
         pad_px, bar_px, height_px = type_.px(12), type_.px(58), type_.px(30)
         width_px = left.get_width() + right.get_width() + 3 * (bar_px + pad_px) + 3 * pad_px
         at_x, at_y = type_.px(MARGIN_PX), type_.px(MARGIN_PX)

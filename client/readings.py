@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from client.atlas import Atlas
 from client.report import Record
+from shared.protocol import RANDOM_WEIGHTS, Stats, Welcome
 
 _STALE_WORRY = 0.1
 
@@ -38,6 +39,16 @@ def ms_in_words(value_ms: float | None) -> str:
 def fill_share(used_bytes: int, budget_bytes: int) -> float:
     """How full a tier is, from 0 to 1."""
     return min(1.0, used_bytes / budget_bytes) if budget_bytes > 0 else 0.0
+
+
+def marks(welcome: Welcome | None, stats: Stats | None) -> list[Reading]:
+    """What the player must know about the picture itself; nothing when it is what it seems."""
+    found: list[Reading] = []
+    if welcome is not None and RANDOM_WEIGHTS in welcome.capabilities:
+        found.append(Reading("weights", "random · this is noise", is_bad=True))
+    if stats is not None and stats.held:
+        found.append(Reading("picture", "held until you move"))
+    return found
 
 
 def readings(record: Record, atlas: Atlas, rtt_ms: float | None, now_s: float) -> list[Reading]:

@@ -63,6 +63,7 @@ class Report:
     mode: str = ""
     route: str = ""
     rtt_ms: float | None = None
+    random_weights: bool = False  # what was drawn is noise: the figures count, the pictures do not
 
     def to_json(self) -> str:
         """The report as one JSON object."""

@@ -13,7 +13,7 @@ from client.playout import Playout
 from client.report import Record, Report
 from client.status import Phase, Status
 from shared.controls import Key
-from shared.protocol import BlockNote, Paused, Stats, Welcome
+from shared.protocol import RANDOM_WEIGHTS, BlockNote, Paused, Stats, Welcome
 
 _NOTICE_S = 8.0
 
@@ -79,6 +79,7 @@ class Walk:
             mode=welcome.mode if welcome else "",
             route=route_name,
             rtt_ms=self.link.rtt_ms,
+            random_weights=welcome is not None and RANDOM_WEIGHTS in welcome.capabilities,
         )
 
     def _learn(self, news: News, now_s: float) -> None:

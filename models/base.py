@@ -141,6 +141,7 @@ class Step:
     state: ModelState
     block: FreshBlock | None
     timings_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    is_held: bool = False  # nothing was drawn: its frames are the last one again
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +208,8 @@ class WorldModel(Protocol):
     def load(self, saved: SavedState) -> ModelState:
         """The state that was dumped. Raises ValueError, naming the field, when facts and tensors do not fit."""
         ...
+
+
+def has_random_weights(model: WorldModel) -> bool:
+    """Whether what the model draws is noise: it has no trained weights, and serves measurements only."""
+    return bool(getattr(model, "is_random", False))

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from models.base import WorldModel
+from models.base import WorldModel, has_random_weights
 from server.faults import Refused
 from server.lobby import Lobby
 from server.pager.errors import PagerError
@@ -23,7 +23,7 @@ from server.resident import Resident
 from server.seat import Seat
 from server.session import Setting
 from server.worlds import Worlds
-from shared.protocol import FRAME_CREDIT, PROTOCOL_VERSION, Error, Hello, Welcome
+from shared.protocol import FRAME_CREDIT, PROTOCOL_VERSION, RANDOM_WEIGHTS, Error, Hello, Welcome
 from shared.tiers import PagerStats
 
 IDLE_WAIT_S = 0.25
@@ -163,6 +163,7 @@ class Engine:
             resume=resume,
             resumed=is_resumed,
             chunk=session.head.state.chunk_index,
+            capabilities=[RANDOM_WEIGHTS] if has_random_weights(model) else [],
             notes=notes,
         )
 

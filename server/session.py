@@ -111,7 +111,8 @@ class Session:
         foreseen = self._foresight.next_pose
         self._look_ahead()
         stages.mark("commit")
-        gone = self.show.report(moment, self._pager, foreseen, {**step.timings_ms, **stages.ms})
+        stages_ms = {**step.timings_ms, **stages.ms}
+        gone = self.show.report(moment, self._pager, foreseen, stages_ms, is_held=step.is_held)
         self._catalog.bury(gone)
         return moment
 

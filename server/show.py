@@ -108,7 +108,9 @@ class Show:
 
     # ---- memory ----
 
-    def report(self, moment: Moment, pager: Pager, foreseen: Pose | None, stages_ms: dict[str, float]) -> set[int]:
+    def report(
+        self, moment: Moment, pager: Pager, foreseen: Pose | None, stages_ms: dict[str, float], *, is_held: bool
+    ) -> set[int]:
         """Tell every seat what the memory did for this chunk. Returns the blocks that no tier holds any more."""
         stats = pager.stats(self._world)
         figures = asdict(stats)
@@ -123,7 +125,7 @@ class Show:
         figures |= {"prediction_error_m": error_m, "prediction_error_rad": error_rad}
         pose = foreseen.as_tuple() if foreseen else None
         moves = pager.take_moves(self._world)
-        self.tell(Stats(chunk=moment.chunk_index, foreseen=pose, stages_ms=stages_ms, **figures))
+        self.tell(Stats(chunk=moment.chunk_index, foreseen=pose, stages_ms=stages_ms, held=is_held, **figures))
         changed = {note.key.block for note in moves}
         if moment.has_block:
             changed.add(moment.id)

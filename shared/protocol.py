@@ -18,6 +18,7 @@ PROTOCOL_VERSION = 1
 MAX_CLIENT_MESSAGE_BYTES = 65_536
 MAX_SERVER_MESSAGE_BYTES = 8_388_608
 MAX_COUNTS = 1e9  # of a cumulative mouse sum: 4,000 km of travel
+RANDOM_WEIGHTS = "random-weights"  # a capability: what is drawn is noise, for measuring
 FRAME_CREDIT = 2  # unacknowledged frames per client; serving measurements: 0.24 s of age at 2, 0.66 s at 4
 
 Codec = Literal["jpeg", "png"]
@@ -207,6 +208,7 @@ class Stats(News):
     foreseen: PoseTuple | None  # the extrapolated pose
     stages_ms: dict[str, float]
     notes: list[str]
+    held: bool = False  # nobody moved for long: the last frame was shown again, and nothing was kept
 
 
 class BlockNote(News):

@@ -103,7 +103,9 @@ class MatrixGame2Model:
         if self.is_held(before) and is_idle:
             for _ in controls:
                 yield DrawnFrame(before.last_frame, before.pose)
-            return Step(replace(before, chunk_index=before.chunk_index + 1, idle_chunks=idle_chunks), None)
+            return Step(
+                replace(before, chunk_index=before.chunk_index + 1, idle_chunks=idle_chunks), None, is_held=True
+            )
         rows = steering.action_rows(before.pose, controls, poses, self.config)
         before = replace(before, idle_chunks=idle_chunks)
         return (yield from self._draw(before, rows, poses, recall))

@@ -6,10 +6,10 @@ import pytest
 
 from client.atlas import Atlas
 from client.picture import Picture
-from client.readings import bytes_in_words, ms_in_words, readings
+from client.readings import bytes_in_words, marks, ms_in_words, readings
 from client.report import Record, percentile
 from shared.pose import Pose
-from shared.protocol import BlockNote, Stats, TierState
+from shared.protocol import BlockNote, Stats, TierState, Welcome
 from shared.tiers import Tier
 
 KEYS = {
@@ -135,3 +135,26 @@ def test_bytes_have_three_digits_and_a_unit(num_bytes: float, words: str) -> Non
 
 def test_short_times_keep_a_digit() -> None:
     assert [ms_in_words(value) for value in (None, 0.0, 0.123, 4.56, 311.2)] == ["-", "0", "0.12", "4.6", "311"]
+
+
+def welcome(**facts: object) -> Welcome:
+    """A Welcome of a server that draws a square picture."""
+    given: dict[str, object] = {
+        "version": 1, "session": "s", "world": "w", "seed": 1, "model": "m", "mode": "live", "role": "driver",
+        "codec": "jpeg", "fps": 10.0, "width": 8, "height": 8, "frames_per_chunk": 2, "max_recall": 3, "walk_m_s": 1.0,
+        "turn_rad_s": 1.0, "max_pitch_rad": 0.0, "credit": 2, "resume": "",
+    }  # fmt: skip
+    return Welcome.model_validate(given | facts)
+
+
+def test_a_server_with_random_weights_is_marked_in_words() -> None:
+    assert marks(welcome(), stats(1, [], [])) == []
+    (mark,) = marks(welcome(capabilities=["random-weights"]), None)
+    assert "random" in mark.value
+    assert "noise" in mark.value
+    assert mark.is_bad
+
+
+def test_a_held_picture_is_said_to_be_held() -> None:
+    (mark,) = marks(welcome(), stats(1, [], [], held=True))
+    assert "held" in mark.value
