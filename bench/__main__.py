@@ -5,6 +5,7 @@ import sys
 
 BENCHES = {
     "codec": "int4: bits, error and speed against memcpy",
+    "eviction": "what DRAM should forget: ours, LRU, FIFO and an oracle",
     "identity": "byte identity over tiers",
     "io": "the slab against fio and file formats",
     "model": "speed of a model, and what its memory costs",

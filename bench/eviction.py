@@ -1,0 +1,152 @@
+"""What a small DRAM should forget: the share of wanted blocks that it still holds, by policy, on the shipped walks.
+
+`python -m bench eviction`: a simulation of the DRAM tier with the policies of decide/relevance.py. What a chunk wanted
+is on the GPU for the next one; whatever else is wanted is a hit when DRAM holds it, and otherwise a read.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.pager_trace import trace
+from bench.report import command_line, write_report
+from server.pager.budgets import Budgets
+from server.pager.capacity import stored_chunks
+from server.pager.decide.relevance import POLICIES, Floats, Past, covered_by_older
+from server.plan import load_geometry, num_bytes
+from server.trace import TraceChunk, pose_rows, with_wanted
+
+RETURNS = ("a_yaw", "b1_ws", "out-and-back", "square", "figure-8", "random", "long-round-trip")
+
+
+@dataclass(slots=True)
+class Score:
+    """What happened to one policy on one trace."""
+
+    hits: int = 0
+    misses: int = 0
+    waits: int = 0  # chunks that had to read something
+
+    @property
+    def hit_share(self) -> float:
+        return self.hits / max(1, self.hits + self.misses)
+
+
+def simulate(chunks: Sequence[TraceChunk], policy: str, slots: int) -> Score:
+    """Walk a trace whose chunks say what they want, with a DRAM of `slots` blocks."""
+    tier = _Tier(chunks, policy, slots)
+    score = Score()
+    before: set[int] = set()
+    for index, chunk in enumerate(chunks):
+        wanted = set(chunk.wanted or ())
+        missed = [block for block in sorted(wanted - before) if block not in tier.last_wanted]
+        score.misses += len(missed)
+        score.hits += len(wanted - before) - len(missed)
+        score.waits += bool(missed)
+        for block in wanted:
+            tier.put(block, index)
+        tier.put(index, index)
+        before = wanted
+    return score
+
+
+class _Tier:
+    """The copies of a tier and when each was wanted last. Holds at most `slots` after each `put`."""
+
+    def __init__(self, chunks: Sequence[TraceChunk], policy: str, slots: int) -> None:
+        self._poses: Floats = pose_rows(chunks)[:, 0]
+        self._score = POLICIES[policy]
+        self._slots = slots
+        self._covered = np.array([covered_by_older(self._poses, at) for at in range(len(chunks))])
+        self._uses = _uses(chunks)
+        self.last_wanted: dict[int, int] = {}
+
+    def put(self, block: int, now: int) -> None:
+        self.last_wanted[block] = now
+        if len(self.last_wanted) > self._slots:
+            del self.last_wanted[self._victim(now)]
+
+    def _victim(self, now: int) -> int:
+        candidates = np.array(sorted(self.last_wanted))
+        last = np.array([self.last_wanted[int(block)] for block in candidates])
+        ahead = np.array([self._next_use(int(block), now) for block in candidates])
+        past = Past(self._poses[: now + 1], candidates, last, self._covered, ahead)
+        return int(candidates[np.argmin(self._score(past))])
+
+    def _next_use(self, block: int, now: int) -> float:
+        uses = self._uses.get(block, [])
+        at = int(np.searchsorted(uses, now, side="right"))
+        return float(uses[at]) if at < len(uses) else np.inf
+
+
+def _uses(chunks: Sequence[TraceChunk]) -> dict[int, list[int]]:
+    """At which chunks each block becomes wanted."""
+    uses: dict[int, list[int]] = {}
+    before: set[int] = set()
+    for index, chunk in enumerate(chunks):
+        wanted = set(chunk.wanted or ())
+        for block in wanted - before:
+            uses.setdefault(block, []).append(index)
+        before = wanted
+    return uses
+
+
+def gap_closed(scores: Mapping[str, Score]) -> float:
+    """How much of what LRU lacks to the oracle ours makes good; 1 where it lacks nothing."""
+    gap = scores["belady"].hit_share - scores["lru"].hit_share
+    return (scores["ours"].hit_share - scores["lru"].hit_share) / gap if gap > 0.0 else 1.0
+
+
+def draw(path: Path, names: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
+    """Bars of each policy's hit share, trace by trace."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - only with --plot
+
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for at, (policy, values) in enumerate(shares.items()):
+        axes.bar(np.arange(len(names)) + 0.2 * (at - 1.5), values, 0.2, label=policy)
+    axes.set_xticks(np.arange(len(names)), names)
+    axes.set_ylabel("wanted blocks still in DRAM")
+    axes.legend(ncols=len(shares), loc="upper center", bbox_to_anchor=(0.5, 1.14))
+    figure.savefig(path, dpi=150)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Simulate, print the table, write."""
+    options = _parser().parse_args(argv)
+    geometry = load_geometry(options.geometry)
+    slots = stored_chunks(geometry, Budgets(0, options.dram, 0), options.k)["dram_int4"]
+    names = options.traces.split(",")
+    rows: list[dict[str, object]] = []
+    shares: dict[str, list[float]] = {policy: [] for policy in POLICIES}
+    closed: dict[str, float] = {}
+    print(f"{'trace':16} " + " ".join(f"{policy:>8}" for policy in POLICIES) + "   gap closed")
+    for name in names:
+        chunks = with_wanted(trace(name, options.chunks, geometry), options.k)
+        scores = {policy: simulate(chunks, policy, slots) for policy in POLICIES}
+        closed[name] = round(gap_closed(scores), 4)
+        for policy, score in scores.items():
+            share = round(score.hit_share, 4)
+            shares[policy].append(share)
+            rows.append({"trace": name, "policy": policy, "dram_hit_share": share, "waits": score.waits})
+        shown = " ".join(f"{score.hit_share:8.3f}" for score in scores.values())
+        print(f"{name:16} {shown}   {closed[name]:9.2f}", flush=True)
+    if options.plot:
+        draw(options.plot, names, shares)
+    write_report(options.path, command_line(), {"dram_slots": slots, "rows": rows, "gap_closed": closed})
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench eviction", description=__doc__)
+    parser.add_argument("--geometry", default="matrix-game-2")
+    parser.add_argument("--traces", default=",".join(RETURNS), help="names or files, with commas between them")
+    parser.add_argument("--chunks", type=int, help="default: all of a file; 300; 1,984 of long-round-trip")
+    parser.add_argument("--dram", type=num_bytes, default="2GB", metavar="BYTES")
+    parser.add_argument("--k", type=int, default=3)
+    parser.add_argument("--plot", type=Path, help="a PNG with the table as bars")
+    parser.add_argument("--json", dest="path")
+    return parser
