@@ -247,6 +247,7 @@ class Connection:
                 await self._wait(wait_s)
             else:
                 await self._send(frame.message(self._clock()))
+                self._bucket.give()  # a model may draw more than MESSAGES_PER_S frames a second
                 self._traffic.frames.inc()
                 self._traffic.frame_bytes.inc(len(frame.data))
 

@@ -54,6 +54,10 @@ class TokenBucket:
         self._left -= 1.0
         return True
 
+    def give(self) -> None:
+        """Add one message: the acknowledgement that a sent frame will bring."""
+        self._left = min(self._burst, self._left + 1.0)
+
 
 def read_hello(data: bytes) -> Hello:
     """The first message of a connection. Raises ProtocolError when it is none, or one of another version."""

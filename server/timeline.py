@@ -10,7 +10,7 @@ from shared.controls import Controls, Key
 from shared.pose import Pose
 
 NO_MOMENT = -1
-FOOTPRINT_DTYPES = ("float32", "float64", "float16", "int32", "uint8")
+FOOTPRINT_DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8")
 MAX_FOOTPRINT_VALUES = 1 << 20
 
 

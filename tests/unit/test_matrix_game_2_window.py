@@ -24,7 +24,7 @@ def one_thread():
 
 
 def tiny(local=6, sink=0, frames=3, placement="always-rebase"):
-    config = load_config("tiny")
+    config = replace(load_config("tiny"), latent_hw=(4, 6))
     network = replace(config.network, local_attn_size=local, sink_size=sink)
     return replace(config, network=network, num_frame_per_block=frames, placement=placement)
 

@@ -24,6 +24,13 @@ def test_twice_the_rate_is_stopped_within_ten_seconds() -> None:
     assert not all(bucket.take(number / (2 * MESSAGES_PER_S)) for number in range(2_400))
 
 
+def test_every_sent_frame_may_be_acknowledged_however_fast_the_model_draws() -> None:
+    bucket = TokenBucket(0.0)
+    for number in range(5_000):
+        bucket.give()
+        assert bucket.take(number / 1_000)
+
+
 def test_a_hello_of_this_version_is_read() -> None:
     assert read_hello(pack(Hello(version=PROTOCOL_VERSION, world="w"))).world == "w"
 
