@@ -47,6 +47,9 @@ def serve(
     model_config: Annotated[Text, typer.Option(metavar="NAME|FILE", help="A configuration of the model.")] = None,
     weights: Annotated[Text, typer.Option(metavar="DIR", help="Where the model's weights are.")] = None,
     random_weights: Annotated[bool | None, typer.Option(help="Draw noise: for measuring without weights.")] = None,
+    seed_image: Annotated[
+        Text, typer.Option(metavar="FILE", help="New worlds begin with this PNG, JPEG, WebP.")
+    ] = None,
     token: Annotated[Text, typer.Option(help="What clients must send. WORLDPAGER_TOKEN keeps it out of ps.")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another name of this server.")] = None,
     autosave_s: Annotated[Text, typer.Option(metavar="SECONDS", help="How much a crash may lose.")] = None,

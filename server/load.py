@@ -19,7 +19,7 @@ def make_engine(settings: Settings) -> Engine:
         progress("making room for blocks", 0.8)
         return (model, *make_pager(model, Budgets(settings.gpu_bytes, settings.dram_bytes, settings.nvme_bytes)))
 
-    engine = Engine(load, Worlds(Path(settings.worlds)), Limits(autosave_s=settings.autosave_s))
+    engine = Engine(load, Worlds(Path(settings.worlds)), Limits(autosave_s=settings.autosave_s, seed=settings.seed))
     engine.start()
     return engine
 
@@ -43,11 +43,17 @@ def load_model(settings: Settings) -> WorldModel:
         from models.plain import PlainModel  # noqa: PLC0415 - only the model that is asked for is imported
 
         return PlainModel()
+    if settings.seed_image is not None and settings.model != "matrix-game-2":
+        raise ValueError(f"--seed-image: {settings.model} begins from a seed and takes no picture")
     if settings.model == "matrix-game-2":
+        from models.matrix_game_2.conditioning import read_seed_image  # noqa: PLC0415 - only the model that is asked for
         from models.matrix_game_2.load import load_model as load_matrix_game_2  # noqa: PLC0415 - as above
 
         config = settings.model_settings or "universal"
-        return load_matrix_game_2(config, settings.weights, random_weights=settings.random_weights)
+        model = load_matrix_game_2(config, settings.weights, random_weights=settings.random_weights)
+        if settings.seed_image is not None:
+            model.seed_image = read_seed_image(settings.seed_image)
+        return model
     from models.rooms.model import RoomsModel  # noqa: PLC0415 - only the model that is asked for is imported
 
     return RoomsModel(settings.weights / "weights.safetensors") if settings.weights else RoomsModel()

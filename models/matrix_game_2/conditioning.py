@@ -7,10 +7,10 @@ encoded once and the last is repeated for ever: a session has no fixed length.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from models.base import Pixels
 from models.matrix_game_2.vae import GROUP_FRAMES, VAE
@@ -44,6 +44,8 @@ def decode_seed_image(data: bytes) -> Pixels:
     """
     if len(data) > MAX_IMAGE_BYTES:
         raise ValueError(f"the picture has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}")
+    from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415 - nothing else here needs Pillow
+
     try:
         with Image.open(BytesIO(data), formats=IMAGE_FORMATS) as image:
             width, height = image.size
@@ -54,10 +56,23 @@ def decode_seed_image(data: bytes) -> Pixels:
         raise ValueError(f"the picture cannot be read as {', '.join(IMAGE_FORMATS)}: {error}") from error
 
 
+def read_seed_image(path: Path) -> Pixels:
+    """A picture from a file. Raises ValueError, naming the file, for what cannot be read or is too big."""
+    try:
+        with path.open("rb") as file:
+            return decode_seed_image(file.read(MAX_IMAGE_BYTES + 1))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"seed image {path}: {error}") from error
+
+
 def cropped(pixels: Pixels, frame_hw_px: tuple[int, int]) -> Pixels:
     """The picture's centre in the frame's aspect, then resized to the frame: `[H, W, 3]` (spec 8)."""
     frame_h, frame_w = frame_hw_px
     height, width = pixels.shape[:2]
+    if (height, width) == frame_hw_px:
+        return pixels
+    from PIL import Image  # noqa: PLC0415 - a picture of the frame's own size needs no Pillow
+
     if height / width > frame_h / frame_w:
         crop_w, crop_h = width, int(width * frame_h / frame_w)
     else:

@@ -57,6 +57,7 @@ class MatrixGame2Model:
         assert config.network.action is not None
         self.parts, self.config, self.device, self.dtype = parts, config, device, dtype
         self.is_random = parts.clip is None  # for the HUD and every report
+        self.seed_image: Pixels | None = None  # new worlds begin with it; None: with a drawn one
         self.fps = config.fps
         self.frames_per_chunk = config.frames_per_chunk
         self.frame_size = (config.frame_hw_px[1], config.frame_hw_px[0])
@@ -71,7 +72,8 @@ class MatrixGame2Model:
 
     def begin(self, seed: int, image: Pixels | None = None) -> Beginning:
         """Start from a picture, or from a drawn one. The first chunk is what the model makes of it standing still."""
-        picture = first_view(seed, self.config.frame_hw_px) if image is None else image
+        given = self.seed_image if image is None else image
+        picture = first_view(seed, self.config.frame_hw_px) if given is None else given
         frame = to_frame(cropped(picture, self.config.frame_hw_px))  # [3, H, W]
         before = self._before_first(seed, frame)
         num_frames = 1 + self.config.time_ratio * (self.config.num_frame_per_block - 1)
