@@ -66,7 +66,7 @@ def walk_record(run: Run, folder: Path) -> tuple[Scale, Record, PagerStats]:
     scale = scale_of(run.geometry, run.codec, fast=run.fast)
     disk = ThrottledDisk(scale.read_bytes_per_s(run.read_gbps)) if run.read_gbps else RealDisk()
     budgets = scale.budgets(run.budgets, run.k)
-    pager = SinkingPager(scale.run.spec, "be7c4", budgets, max_recall=run.k, disk=disk)
+    pager = SinkingPager(scale.run.spec, "be7c4", budgets, max_recall=run.k, disk=disk, piece_bytes=scale.piece_bytes)
     alive = np.ones(len(run.chunks), dtype=np.bool_)
     foreseer = Foreseer(run.extrapolator, run.chunks, run.geometry, rule_of(run.chunks, alive, run.k), WORLD)
     terms = Terms(run.policy, scale.real_s(run.chunk_ms), scale.real_s(run.recompute_ms), run.from_nvme)

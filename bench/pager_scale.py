@@ -7,8 +7,8 @@ import torch
 from models.base import KVSpec, SidePlane
 from server.pager.budgets import Budgets, buffer_bytes, slot_counts
 from server.pager.capacity import Geometry
-from server.pager.layout import MAX_GROUP, MIN_GROUP, SlotLayout
-from server.pager.move.slab import slots_at
+from server.pager.layout import MAX_GROUP, MIN_GROUP, PAGE_BYTES, SlotLayout, round_up
+from server.pager.move.slab import PIECE_BYTES, slots_at
 
 FAST_BYTES = 1000
 FAST_TIME = 20.0
@@ -31,6 +31,11 @@ class Scale:
     @property
     def is_fast(self) -> bool:
         return self.time != 1.0
+
+    @property
+    def piece_bytes(self) -> int:
+        """A read can be cancelled after each as small a part of a block as at full size."""
+        return round_up(round(PIECE_BYTES / self.byte_ratio), PAGE_BYTES)
 
     def budgets(self, given: Budgets, k: int) -> Budgets:
         """Budgets that buy as many slots of the run's layout. Raises BudgetError when the given ones are too small."""

@@ -17,9 +17,10 @@ SINKER = "sinker"  # a head that wants nothing
 class SinkingPager(Pager):
     """`sink` runs on the pager thread, where copies may be dropped, before any plan that is foreseen after it."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, piece_bytes: int, **kwargs: Any) -> None:
         self._to_sink: deque[BlockKey] = deque()
         super().__init__(*args, **kwargs)
+        self._opener = replace(self._opener, piece_bytes=piece_bytes)
 
     def sink(self, head: str, keys: Iterable[BlockKey]) -> None:
         """Drop the GPU and DRAM copies of blocks that NVME holds; `head` wants none of them until it says so again.
