@@ -2,9 +2,10 @@
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from server.pager.blocks import BlockKey
 from server.pager.decide.place import Plan
@@ -15,6 +16,8 @@ from shared.tiers import Tier
 STALL_MS = 0.5
 HIT_LIFE_CHUNKS = 8  # plans look ahead in strides: what they pass over for no longer was wanted all along
 PLAN_LIFE_S = 10.0  # a plan this long overdue belongs to a head that stands still
+WAIT_LIFE_S = 10.0  # an exact recall that nobody has asked after for this long is waited for no more
+TURN_S = 1e-6  # by which a waiting head comes after the one that waits longer
 NUM_REMEMBERED = 4  # wanted sets to fall back on; the newest complete one is drawn with
 NUM_NOTES = 512
 
@@ -30,6 +33,18 @@ class Counters:
     spilled_bytes: int = 0
     disk_read_bytes: int = 0
     disk_written_bytes: int = 0
+
+    def copy(self) -> "Counters":
+        return replace(self)
+
+
+class Asking(NamedTuple):
+    """An exact recall that the pager thread was asked for, and that was not taken yet."""
+
+    wanted: tuple[BlockKey, ...]
+    serial: int
+    asked_s: float  # last
+    is_blocking: bool
 
 
 @dataclass(slots=True)
@@ -55,6 +70,7 @@ class HeadRecord:
     recalled: tuple[BlockKey, ...] = ()
     recalled_tiers: tuple[Tier, ...] = ()
     is_stale: bool = False
+    asking: Asking | None = None
 
     def choose(self, wanted: tuple[BlockKey, ...], ready: ReadySet) -> tuple[BlockKey, ...]:
         """What a recall that may not wait is drawn with: `wanted`, else the newest remembered set that is complete."""
@@ -103,7 +119,9 @@ class HeadWants:
     plan: Plan = ()
     asked: tuple[BlockKey, ...] = ()
     asked_s: float = -math.inf
-    is_waiting: bool = False  # the engine stands still until `asked` is there
+    is_waiting: bool = False  # for all of `asked`: an exact recall
+    is_blocking: bool = False  # the engine stands still meanwhile
+    waits_since_s: float = -math.inf
     taken: tuple[BlockKey, ...] = ()
     hits: dict[BlockKey, Tier] = field(default_factory=dict[BlockKey, Tier])
     wanted_at: dict[BlockKey, int] = field(default_factory=dict[BlockKey, int])  # chunk at which each was wanted last
@@ -126,8 +144,38 @@ class HeadWants:
         """Everything it wants now."""
         return {*self.asked, *(key for _, keys in self.plan for key in keys)}
 
-    def plan_at(self, now_s: float) -> Plan:
-        """What it asked for and plans, without what is long overdue. What the engine waits for is due now."""
-        asked_s = now_s if self.is_waiting else self.asked_s
+    def ask(
+        self, wanted: tuple[BlockKey, ...], taken: tuple[BlockKey, ...] | None, now_s: float, *, is_blocking: bool
+    ) -> None:
+        """Enter an ask, or that it was answered with `taken`."""
+        if not (self.is_waiting and wanted == self.asked):
+            self.waits_since_s = now_s
+        self.asked, self.asked_s = wanted, now_s
+        self.is_waiting, self.is_blocking = taken is None, is_blocking
+        if taken is not None:
+            self.taken = taken
+            self.num_chunks += 1
+
+    def waits(self, now_s: float) -> bool:
+        return self.is_waiting and self.asked_s + WAIT_LIFE_S >= now_s
+
+    def plan_at(self, now_s: float, due_s: float) -> Plan:
+        """What it asked for, due at `due_s`, and what it plans, without what is long overdue."""
         oldest_s = now_s - PLAN_LIFE_S
-        return [(due_s, keys) for due_s, keys in ((asked_s, self.asked), *self.plan) if due_s >= oldest_s]
+        return [(each_s, keys) for each_s, keys in ((due_s, self.asked), *self.plan) if each_s >= oldest_s]
+
+
+def plans_at(heads: Iterable[HeadWants], now_s: float) -> list[Plan]:
+    """What all heads ask for and plan. What an exact recall waits for is due now, in the order of waiting.
+
+    Whoever waits longest may take the slots of the others, so that several waits cannot hold one another up.
+    """
+    waiting = sorted((head for head in heads if head.waits(now_s)), key=lambda head: head.waits_since_s)
+    others = [head for head in heads if not head.waits(now_s)]
+    first = [head.plan_at(now_s, now_s + turn * TURN_S) for turn, head in enumerate(waiting)]
+    return first + [head.plan_at(now_s, head.asked_s) for head in others]
+
+
+def stood_still_for(heads: Iterable[HeadWants], now_s: float) -> set[BlockKey]:
+    """The blocks that the engine thread stands still for."""
+    return {key for head in heads if head.is_blocking and head.waits(now_s) for key in head.asked}

@@ -30,12 +30,16 @@ class Foresee:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A head's chunk wants these blocks now; `taken` is what it was given, None while it still waits."""
+    """A head's chunk wants these blocks now; `taken` is what it was given, None while it still waits for all of them.
+
+    `is_blocking`: the engine stands still while it waits.
+    """
 
     head: str
     wanted: tuple[BlockKey, ...]
     taken: tuple[BlockKey, ...] | None
     serial: int
+    is_blocking: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ publishes what is ready. It never computes on KV, never touches a file, and wait
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,13 +13,13 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from server.pager.blocks import Block, BlockKey, Life
+from server.pager.board import Board
 from server.pager.decide.evict import least_worthy
 from server.pager.decide.place import Drop, Want, place, pressing, useless, wants_of
-from server.pager.heads import HeadWants
+from server.pager.heads import HeadWants, plans_at, stood_still_for
 from server.pager.inbox import Ask, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Released, Stop
-from server.pager.lease import Pins, ReadySet
+from server.pager.lease import Pins
 from server.pager.moves import MoveDone, Route
-from server.pager.snapshot import Snapshot, usage_of
 from server.pager.table import Slots, Table, WorldShelf
 from server.pager.traffic import Traffic
 from server.pager.view import TableView
@@ -37,7 +36,7 @@ Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Leave | Opened
 
 
 class Keeper:
-    """One thread and all that it owns. Others put messages into `inbox` and read `ready` and `snapshot`."""
+    """One thread and all that it owns. Others put messages into `inbox` and read what is on the `board`."""
 
     def __init__(
         self,
@@ -49,9 +48,7 @@ class Keeper:
         clock: Callable[[], float],
     ) -> None:
         self.inbox: SimpleQueue[Message] = SimpleQueue()
-        self.ready = ReadySet()
-        self.published = threading.Event()  # set whenever `ready` was replaced
-        self.snapshot = Snapshot()
+        self.board = Board(table, traffic, slot_bytes)
         self.num_faults = 0  # of our own; each is in the log
         self._table = table
         self._pins = pins
@@ -139,11 +136,8 @@ class Keeper:
         self._waiting.append((block, commit))
 
     def _ask(self, ask: Ask) -> None:
-        head = replace(self._head(ask.head), asked=ask.wanted, asked_s=self._clock())
-        head.is_waiting = ask.taken is None
-        if ask.taken is not None:
-            head.taken = ask.taken
-            head.num_chunks += 1
+        head = replace(self._head(ask.head))
+        head.ask(ask.wanted, ask.taken, self._clock(), is_blocking=ask.is_blocking)
         self._seen = max(self._seen, ask.serial)
         self._want(ask.head, head)
 
@@ -186,13 +180,12 @@ class Keeper:
 
     def _decide(self) -> None:
         now_s = self._clock()
-        plans = [head.plan_at(now_s) for head in self._heads.values()]
-        self._view.wants = {want.key: want for want in wants_of(plans, now_s)}
+        heads = self._heads.values()
+        self._view.wants = {want.key: want for want in wants_of(plans_at(heads, now_s), now_s)}
         self._view.protect(self._heads, now_s)
         self._free_gpu()
         self._encode(now_s)
-        waited = {key for head in self._heads.values() if head.is_waiting for key in head.asked}
-        wants = pressing(self._view.wants, waited, self._view)
+        wants = pressing(self._view.wants, stood_still_for(heads, now_s), self._view)
         self._cancel(wants)
         for step in place(list(wants.values()), self._view, now_s):
             block = self._table.blocks[step.key]
@@ -203,7 +196,7 @@ class Keeper:
         self._write(now_s)
         self._publish()
         self._free_gpu()
-        self._sum_up()
+        self.board.sum_up(self._waiting_keys())
         self._waiters.answer(self._pending())
 
     def _free_gpu(self) -> None:
@@ -267,31 +260,12 @@ class Keeper:
     # What others see
 
     def _publish(self) -> None:
-        """Replace the ready set when something that it says has changed."""
-        wanted = {key for head in self._heads.values() for key in head.keys}
-        gone = frozenset(key for key in wanted if self._is_gone(key))
-        hits = {name: head.hits for name, head in self._heads.items()}
-        old = self.ready
-        if self._traffic.is_changed or gone != old.gone or hits != old.hits or self._seen != old.seen:
-            self._traffic.is_changed = False
-            self._sum_up()  # who sees a block gone must find it counted
-            self.ready = ReadySet(dict(self._traffic.leased), hits, gone, self._seen)
-            self.published.set()
+        self.board.publish(self._heads, self._seen, self._waiting_keys())
 
-    def _is_gone(self, key: BlockKey) -> bool:
-        block = self._table.blocks.get(key)
-        return block is None or not block.is_alive or (block.is_unreadable and not block.tiers - {Tier.NVME})
-
-    def _sum_up(self) -> None:
-        self.snapshot = Snapshot(
-            usage_of(self._table, self._slot_bytes),
-            replace(self._traffic.counters),
-            len(self._traffic.moves) + len(self._waiting),
-            tuple(self._traffic.notes),
-        )
+    def _waiting_keys(self) -> list[BlockKey]:
+        return [block.key for block, _ in self._waiting if block.is_alive]
 
     def _pending(self) -> set[BlockKey]:
         """The blocks that are on their way to becoming durable."""
         keys = {key for key, route in self._traffic.moves if route in (Route.ENCODE, Route.WRITE)}
-        keys |= {block.key for block, _ in self._waiting if block.is_alive}
-        return keys.union(*(shelf.unsaved for shelf in self._table.worlds.values()))
+        return keys.union(self._waiting_keys(), *(shelf.unsaved for shelf in self._table.worlds.values()))

@@ -1,7 +1,8 @@
 """The pager's face: the only file that knows both what decides and what moves. It connects them and answers callers.
 
 `commit`, `recall`, `recall_exact` and a lease's `release` belong to the engine thread; `open_world`, `close_world` and
-`close` block and belong to the application; the rest may be called from any thread. `recall` never waits.
+`close` block and belong to the application; the rest may be called from any thread. `recall` and `is_complete` never
+wait.
 """
 
 import threading
@@ -142,6 +143,23 @@ class Pager:
         """Wait for all of `wanted`. What cannot come, or has not come in time, is named in the lease's `missing`."""
         return self._recaller.recall_exact(head, tuple(wanted), timeout_s)
 
+    def is_complete(self, head: str, wanted: Sequence[BlockKey]) -> bool:
+        """Whether `recall_exact` would return at once now. Never waits; any thread.
+
+        It asks for `wanted` as `recall_exact` does: fetches start, and what has come stays. Ask again whenever
+        `on_published` was called, and at least every second for as long as the answer matters.
+        """
+        return self._recaller.is_complete(head, tuple(wanted))
+
+    @property
+    def on_published(self) -> Callable[[], None]:
+        """Called by the pager thread after each ready set that it publishes. It must be short and wait for nothing."""
+        return self._keeper.board.on_published
+
+    @on_published.setter
+    def on_published(self, told: Callable[[], None]) -> None:
+        self._keeper.board.on_published = told
+
     def recall_buffer(self) -> RecallBuffer:
         """The decoded recall buffer that the GPU budget has room for: one, for the engine."""
         max_recall, dtype, device = self._buffer_args
@@ -193,7 +211,7 @@ class Pager:
 
     def usage(self) -> tuple[TierUsage, ...]:
         """Each tier's fill, of all worlds together."""
-        return self._keeper.snapshot.usage
+        return self._keeper.board.snapshot.usage
 
     def stats(self, head: str) -> PagerStats:
         """Totals since the head was first heard of."""

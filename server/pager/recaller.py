@@ -1,14 +1,16 @@
 """Recalls: the engine thread's side of the pager. It reads what is published, and never touches a block's bytes.
 
-`recall` takes no lock and waits for nothing. `recall_exact` waits on the pager thread's publications.
+`recall` and `is_complete` take no lock and wait for nothing. `recall_exact` waits on the pager thread's publications.
 """
 
+import math
 import resource
 import time
 from collections.abc import Callable
+from itertools import count
 
 from server.pager.blocks import BlockKey
-from server.pager.heads import STALL_MS, HeadRecord
+from server.pager.heads import STALL_MS, Asking, HeadRecord
 from server.pager.inbox import Ask, Released
 from server.pager.keeper import Keeper
 from server.pager.lease import Fence, Lease, Pins, ReadySet
@@ -25,16 +27,17 @@ class Recaller:
     """Gives leases to one engine thread and keeps each head's record. A lease is named in `pins` before it is used."""
 
     def __init__(self, keeper: Keeper, pins: Pins, fence: Callable[[], Fence | None] = no_fence) -> None:
-        self._keeper = keeper
+        self._board = keeper.board
+        self._put = keeper.inbox.put
         self._pins = pins
         self._fence = fence  # made when a lease is given back
         self._records: dict[str, HeadRecord] = {}
-        self._serial = 0
+        self._serials = count(1)
 
     def record(self, head: str) -> HeadRecord:
         """The head's record, made when it is first heard of. Any thread."""
         found = self._records.get(head)
-        return found or self._records.setdefault(head, HeadRecord(base=self._keeper.snapshot.counters))
+        return found or self._records.setdefault(head, HeadRecord(base=self._board.snapshot.counters))
 
     def records(self) -> list[HeadRecord]:
         return list(self._records.values())
@@ -46,30 +49,46 @@ class Recaller:
         meter = _Meter(can_wait=False)
         record = self.record(head)
         with self._pins:
-            ready = self._keeper.ready
+            ready = self._board.ready
             lease = self._lease(head, wanted, record.choose(wanted, ready), ready)
-        self._serial += 1
-        self._keeper.inbox.put(Ask(head, wanted, lease.keys, self._serial))
         return self._counted(head, wanted, lease, ready, meter)
 
     def recall_exact(self, head: str, wanted: tuple[BlockKey, ...], timeout_s: float | None) -> Lease:
         meter = _Meter(can_wait=True)
-        self.record(head)
-        self._serial += 1
-        until_s = None if timeout_s is None else meter.begin_s + timeout_s
-        self._keeper.inbox.put(Ask(head, wanted, None, self._serial))
+        until_s = math.inf if timeout_s is None else meter.begin_s + timeout_s
         while True:
-            self._keeper.published.clear()
-            left_s = ASK_AGAIN_S if until_s is None else min(ASK_AGAIN_S, until_s - time.perf_counter())
+            self._board.published.clear()
+            left_s = until_s - time.perf_counter()
             with self._pins:
-                ready = self._keeper.ready
-                if left_s <= 0.0 or (ready.seen >= self._serial and ready.complete(wanted)):
+                ready = self._board.ready
+                if left_s <= 0.0 or self._is_ready(self.record(head).asking, wanted, ready):
                     lease = self._lease(head, wanted, wanted, ready)
                     break
-            if not self._keeper.published.wait(left_s):
-                self._keeper.inbox.put(Ask(head, wanted, None, self._serial))
-        self._keeper.inbox.put(Ask(head, wanted, lease.keys, self._serial))
+            self._ask(head, wanted, is_blocking=True)
+            self._board.published.wait(min(left_s, ASK_AGAIN_S))
         return self._counted(head, wanted, lease, ready, meter)
+
+    def is_complete(self, head: str, wanted: tuple[BlockKey, ...]) -> bool:
+        """Ask for `wanted` as an exact recall does, without waiting. Any thread."""
+        self._ask(head, wanted, is_blocking=False)
+        return self._is_ready(self.record(head).asking, wanted, self._board.ready)
+
+    def _ask(self, head: str, wanted: tuple[BlockKey, ...], *, is_blocking: bool) -> None:
+        """Let the pager thread know that an exact recall waits, unless it has heard so of late."""
+        record, now_s = self.record(head), time.perf_counter()
+        old, serial = record.asking, 0
+        if old is not None and (old.wanted, old.is_blocking) == (wanted, is_blocking):
+            if now_s - old.asked_s < ASK_AGAIN_S:
+                return
+            serial = old.serial
+        asking = Asking(wanted, serial or next(self._serials), now_s, is_blocking)
+        record.asking = asking
+        self._put(Ask(head, wanted, None, asking.serial, is_blocking))
+
+    @staticmethod
+    def _is_ready(asking: Asking | None, wanted: tuple[BlockKey, ...], ready: ReadySet) -> bool:
+        """Whether the pager thread has taken this ask into account, and all of it that can come is here."""
+        return asking is not None and asking.wanted == wanted and ready.seen >= asking.serial and ready.complete(wanted)
 
     def _lease(self, head: str, wanted: tuple[BlockKey, ...], keys: tuple[BlockKey, ...], ready: ReadySet) -> Lease:
         blocks = tuple(block for key in keys if (block := ready.blocks.get(key)) is not None)
@@ -89,16 +108,19 @@ class Recaller:
         self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, meter: "_Meter"
     ) -> Lease:
         lease.wait_ms = meter.elapsed_ms()
-        self.record(head).count(head, wanted, lease, ready, was_descheduled=meter.was_descheduled())
+        record = self.record(head)
+        record.asking = None
+        self._put(Ask(head, wanted, lease.keys, next(self._serials)))
+        record.count(head, wanted, lease, ready, was_descheduled=meter.was_descheduled())
         return lease
 
     def _release(self, lease: Lease) -> None:
         self._pins.remove(lease, self._fence())
-        self._keeper.inbox.put(Released())
+        self._put(Released())
 
     def stats(self, head: str, *, is_direct: bool) -> PagerStats:
         """What the HUD shows. Any thread; totals since the head appeared."""
-        record, snapshot = self.record(head), self._keeper.snapshot
+        record, snapshot = self.record(head), self._board.snapshot
         now, base = snapshot.counters, record.base
         return PagerStats(
             tiers=snapshot.usage,

@@ -78,6 +78,9 @@ class Paging:
             assert self.is_right(lease)
             return [key.block for key in lease.keys]
 
+    def wait_for(self, condition, timeout_s=10.0):
+        wait_for(condition, timeout_s)
+
     def keeper_table(self, pager):
         return pager._table
 

@@ -205,7 +205,7 @@ class PagerMachine(RuleBasedStateMachine):
         self.open_leases.clear()
         self.say(Ask(head, tuple(keys), None, 0))
         self.finish_all()
-        assert self.keeper.ready.complete(keys)
+        assert self.keeper.board.ready.complete(keys)
 
     @rule(keys=st.lists(blocks, max_size=2, unique=True))
     def forget(self, keys):
@@ -268,7 +268,7 @@ class PagerMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_offered_is_right(self):
-        for key, block in self.keeper.ready.blocks.items():
+        for key, block in self.keeper.board.ready.blocks.items():
             assert torch.equal(parts_of(block.packed), self.must_hold[key]), f"{key} on offer is wrong"
 
     @invariant()
