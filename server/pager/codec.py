@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from models.base import Array
-from server.pager import kernels
 from server.pager.layout import SlotLayout
 
 _MAX_HALF = 65504.0
@@ -63,6 +62,8 @@ def encode_fast(rows: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -
     """`encode_rows` into given tensors, by the fastest way there is on their device."""
     group = rows.shape[1] // scales.shape[1]
     if rows.device.type == "cpu":
+        from server.pager import kernels  # noqa: PLC0415 - numba is not needed where all is on the GPU
+
         args = (_words(rows), codes.numpy(), _words(scales), kernels.half_table())
         kernels.encoder(group)(*args, np.float32(normaliser(group)))
     else:
@@ -76,6 +77,8 @@ def decode_fast(codes: torch.Tensor, scales: torch.Tensor, out: torch.Tensor) ->
     if out.dtype not in (torch.bfloat16, torch.float32):
         out.copy_(decode_rows(codes, scales, group, out.dtype))
     elif out.device.type == "cpu":
+        from server.pager import kernels  # noqa: PLC0415 - as above
+
         is_wide = out.dtype is torch.float32
         args = (codes.numpy(), _words(scales), kernels.half_table(), np.float32(undo))
         kernels.decoder(group, is_wide=is_wide)(*args, out.numpy() if is_wide else _words(out))
