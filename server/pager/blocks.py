@@ -109,6 +109,13 @@ class Block:
         """Whether no tier holds any part of it, so that its entry may go."""
         return all(copy is Copy.NONE for copy in self.copies)
 
+    @property
+    def offered(self) -> frozenset[Tier]:
+        """The tiers that it can be recalled from."""
+        if not self.is_alive:
+            return frozenset()
+        return self.tiers - {Tier.NVME} if self.is_unreadable else self.tiers
+
     def has(self, tier: Tier) -> bool:
         return self.copies[tier] is Copy.READY
 

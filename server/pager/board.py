@@ -13,7 +13,6 @@ from server.pager.lease import ReadySet
 from server.pager.snapshot import Snapshot, usage_of
 from server.pager.table import Table
 from server.pager.traffic import Traffic
-from shared.tiers import Tier
 
 LOG = logging.getLogger(__name__)
 
@@ -64,4 +63,4 @@ class Board:
 
     def _is_gone(self, key: BlockKey) -> bool:
         block = self._table.blocks.get(key)
-        return block is None or not block.is_alive or (block.is_unreadable and not block.tiers - {Tier.NVME})
+        return block is None or not block.is_alive or (block.is_unreadable and not block.offered)

@@ -52,8 +52,9 @@ class HeadRecord:
     """One head as the engine sees it. `remembered` are its last wanted sets, newest first."""
 
     base: Counters  # the pager's counters when the head appeared
+    worlds: set[str]  # that it belongs to: the one of its own name, and those of what it wanted
     moves: deque[MoveNote] = field(default_factory=lambda: deque[MoveNote](maxlen=NUM_NOTES))
-    worlds: set[str] = field(default_factory=set[str])
+    ends: deque[MoveNote] = field(default_factory=deque[MoveNote])  # of blocks that are gone: none is left out
     remembered: deque[tuple[BlockKey, ...]] = field(
         default_factory=lambda: deque[tuple[BlockKey, ...]](maxlen=NUM_REMEMBERED)
     )
@@ -71,6 +72,12 @@ class HeadRecord:
     recalled_tiers: tuple[Tier, ...] = ()
     is_stale: bool = False
     asking: Asking | None = None
+
+    def take_moves(self) -> list[MoveNote]:
+        """What was told since the last time, at most `NUM_NOTES`; what has no room among them comes next time."""
+        ends = [self.ends.popleft() for _ in range(min(len(self.ends), NUM_NOTES))]
+        moves = [self.moves.popleft() for _ in range(len(self.moves))]
+        return [*moves, *ends][-NUM_NOTES:]
 
     def choose(self, wanted: tuple[BlockKey, ...], ready: ReadySet) -> tuple[BlockKey, ...]:
         """What a recall that may not wait is drawn with: `wanted`, else the newest remembered set that is complete."""

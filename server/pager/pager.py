@@ -200,14 +200,17 @@ class Pager:
         return block is not None and Tier.NVME in block.tiers
 
     def tiers_of(self, keys: Iterable[BlockKey]) -> list[frozenset[Tier]]:
-        """Which tiers hold each block now; none when it is unknown, lost, forgotten, or not encoded yet."""
+        """Which tiers offer each block now; none when it is unknown, gone, unreadable, or not encoded yet."""
         blocks = (self._table.blocks.get(key) for key in keys)
-        return [frozenset() if block is None else block.tiers for block in blocks]
+        return [frozenset() if block is None else block.offered for block in blocks]
 
     def take_moves(self, head: str) -> list[MoveNote]:
-        """Moves in the head's worlds since it last asked, oldest first; at most the newest 512."""
-        moves = self._recaller.record(head).moves
-        return [moves.popleft() for _ in range(len(moves))]
+        """Moves in the head's worlds since it last asked, oldest first; at most 512.
+
+        When there were more, moves between tiers are left out. That a block is gone (it leaves for no tier, and
+        `tiers_of` has none) is always told, if need be next time.
+        """
+        return self._recaller.record(head).take_moves()
 
     def usage(self) -> tuple[TierUsage, ...]:
         """Each tier's fill, of all worlds together."""
@@ -241,6 +244,7 @@ class Pager:
         return LeasedBlock(block.key, block.serial, slot, packed, self._codec.side_of(packed))
 
     def _note_move(self, note: MoveNote) -> None:
+        is_end = note.to_tier is None and not self.tiers_of([note.key])[0]
         for record in self._recaller.records():
             if note.key.world in record.worlds:
-                record.moves.append(note)
+                (record.ends if is_end else record.moves).append(note)

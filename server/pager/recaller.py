@@ -37,7 +37,7 @@ class Recaller:
     def record(self, head: str) -> HeadRecord:
         """The head's record, made when it is first heard of. Any thread."""
         found = self._records.get(head)
-        return found or self._records.setdefault(head, HeadRecord(base=self._board.snapshot.counters))
+        return found or self._records.setdefault(head, HeadRecord(self._board.snapshot.counters, {head}))
 
     def records(self) -> list[HeadRecord]:
         return list(self._records.values())

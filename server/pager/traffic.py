@@ -29,7 +29,7 @@ class Traffic:
         movers: Movers,
         pins: Pins,
         lend: Callable[[Block], LeasedBlock],
-        tell: Callable[[MoveNote], None],
+        tell: Callable[[MoveNote], None],  # also of every block that is gone: `offered` is empty then
     ) -> None:
         self._table = table
         self._movers = movers
@@ -89,7 +89,13 @@ class Traffic:
         for route in Route:
             if move := self.moves.get((block.key, route)):
                 move.is_cancelled = route is not Route.ERASE
+        self._tell_gone(block)
         self.settle(block)
+
+    def _tell_gone(self, block: Block) -> None:
+        """Nothing offers the block any more, and nothing will. A world that closes keeps its blocks on disk."""
+        if not self._table.worlds[block.key.world].is_closing:
+            self._tell(MoveNote(block.key, None, None))
 
     def settle(self, block: Block) -> None:
         """Drop what a dead block still holds and can give up, and remove its entry when nothing is left."""
@@ -164,6 +170,8 @@ class Traffic:
             self.end_life(block, Life.LOST)
         else:
             block.is_unreadable = True
+            if not block.offered:
+                self._tell_gone(block)
 
     def _erase(self, block: Block) -> None:
         """Drop the record of an NVME copy. A world that closes keeps its records: only the entry goes."""

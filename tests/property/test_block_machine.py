@@ -98,7 +98,8 @@ class PagerMachine(RuleBasedStateMachine):
             packed = self.gpu.tensor(block.slots[Tier.GPU])[: LAYOUT.moved_bytes]
             return LeasedBlock(block.key, block.serial, block.slots[Tier.GPU], packed, codec.side_of(packed))
 
-        self.traffic = Traffic(self.table, self.movers, self.pins, lend, lambda note: None)
+        self.committed, self.told_gone = set(), set()  # in open worlds
+        self.traffic = Traffic(self.table, self.movers, self.pins, lend, self.take_note)
         self.time_s = 0.0
         self.keeper = Keeper(
             self.table, self.traffic, self.pins, LAYOUT.slot_bytes, MAX_RECALL, clock=lambda: self.time_s
@@ -107,6 +108,11 @@ class PagerMachine(RuleBasedStateMachine):
         self.opener = SlabOpener(
             self.disk, LAYOUT, MARKS, slot_at(LAYOUT, NVME_SLOTS), piece_bytes=PAGE_BYTES, num_hands=1
         )
+
+    def take_note(self, note):
+        block = self.table.blocks.get(note.key)
+        if note.to_tier is None and (block is None or not block.offered):
+            self.told_gone.add(note.key)
 
     def say(self, message):
         self.time_s += 0.01
@@ -138,6 +144,7 @@ class PagerMachine(RuleBasedStateMachine):
         self.say(Closing(world, answer))
         self.finish_all()
         assert answer.is_good
+        self.committed = {key for key in self.committed if key.world != world}
         self.slabs.pop(world).close()
         self.disk.close(self.locks.pop(world))
         self.check_durable_blocks_are_on_disk(durable)
@@ -168,6 +175,7 @@ class PagerMachine(RuleBasedStateMachine):
         key = BlockKey(world, self.next_block[world])
         self.next_block[world] += 1
         self.must_hold[key] = encoded(key)
+        self.committed.add(key)
         self.say(Commit(key, fresh_block(key), None))
         return key
 
@@ -276,6 +284,13 @@ class PagerMachine(RuleBasedStateMachine):
         for lease in self.open_leases:
             for block in lease.blocks:
                 assert torch.equal(parts_of(block.packed), self.must_hold[block.key]), f"{block.key} lent"
+
+    @invariant()
+    def whoever_is_gone_was_told_of(self):
+        for key in self.committed - self.told_gone:
+            block = self.table.blocks.get(key)
+            can_come = block is not None and block.is_alive and (block.offered or not block.is_unreadable)
+            assert can_come, f"{key} is gone and nobody was told"
 
     @invariant()
     def moves_and_copies_agree(self):
