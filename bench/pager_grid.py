@@ -9,12 +9,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from bench.pager import Run, walk_record
-from bench.pager_measure import percentile
 from server.pager.budgets import Budgets
 from server.pager.capacity import SHIPPED, critical_read_gbps, stall_class, stored_chunks
-from server.pager.heads import STALL_MS
 from server.pager.layout import SlotLayout
 from server.trace import WINDOW_CHUNKS, TraceChunk
 from shared.controls import Key
@@ -26,6 +25,7 @@ GB = 1_000_000_000
 SPILL_CHUNK_MS = 500.0  # 25 ms in fast mode
 POOL = 12  # blocks that the stall runs recall, again and again
 STALL_CHUNKS = 24
+NOISE_SHARE = 0.04  # of the time; a rate a tenth below the critical one loses 11 %
 ROOM = Budgets(6 * GB, 5 * GB // 2, 7 * GB)  # of the stall runs
 
 
@@ -79,7 +79,11 @@ class Stall:
         return stall_class(self.read_gbps, critical)
 
     def measure(self, folder: Path) -> float:
-        """Median wait of the chunks that recall something, in ms."""
+        """Mean wait of the chunks that recall something, as a share of a chunk's time.
+
+        Near the critical rate waits come in bursts, so a median may be zero while time is lost; and on a busy machine
+        single chunks are late whatever the rate. What is lost on average is what the model speaks of.
+        """
         warm_up = POOL + 2
         wanted: list[tuple[int, ...]] = [()] * warm_up
         wanted += [tuple((at * self.new + j) % POOL for j in range(self.new)) for at in range(STALL_CHUNKS)]
@@ -94,12 +98,13 @@ class Stall:
             from_nvme=True,
             fast=True,
         )
-        return percentile(walk_record(run, folder)[1].waits_ms[warm_up + 2 :], 50)
+        scale, record, _ = walk_record(run, folder)
+        return fmean(record.waits_ms[warm_up + 2 :]) / (scale.real_s(self.chunk_ms) * 1e3)
 
     def is_right(self, folder: Path) -> tuple[bool, str]:
-        wait_ms = self.measure(folder)
-        measured = "non-zero" if wait_ms > STALL_MS else "zero"
-        return measured == self.predict(), f"{self}: {self.predict()}, median wait {wait_ms:.3f} ms"
+        lost = self.measure(folder)
+        measured = "non-zero" if lost > NOISE_SHARE else "zero"
+        return measured == self.predict(), f"{self}: {self.predict()}, waits are {lost:.2%} of the time"
 
 
 def straight(wanted: Sequence[tuple[int, ...]]) -> list[TraceChunk]:
