@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from models.base import Pixels, WorldModel, has_random_weights
+from models.base import Pixels, WorldModel
 from server.load import make_pager
 from server.lobby import Lobby
 from server.pager.pager import Budgets, Pager
@@ -18,9 +18,10 @@ from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
 from server.seat import Seat
 from server.session import Session, Setting
+from server.welcome import welcome_to
 from server.worlds import Worlds
 from shared.controls import Controls
-from shared.protocol import PROTOCOL_VERSION, RANDOM_WEIGHTS, ExactStep, Hello, Input, Mode, Stats, Welcome
+from shared.protocol import PROTOCOL_VERSION, ExactStep, Hello, Input, Mode, Stats
 from shared.tiers import PagerStats
 
 
@@ -36,6 +37,7 @@ class Drive:
     stages_ms: list[dict[str, float]] = field(default_factory=list[dict[str, float]])  # of each chunk
     _seq: int = 0
     _ack: int = -1
+    _mouse: tuple[float, float] = (0.0, 0.0)  # cumulative, counts
 
     @property
     def session(self) -> Session:
@@ -62,14 +64,13 @@ class Drive:
             asked = [(int(frame.keys), frame.mouse_dx, frame.mouse_dy) for frame in held]
             self.session.orders.add(ExactStep(seq=self._seq, controls=asked))
             return
-        _, waiting_x, waiting_y = self.session.mailbox.peek()
-        mouse_x = waiting_x + sum(frame.mouse_dx for frame in held)
-        mouse_y = waiting_y + sum(frame.mouse_dy for frame in held)
-        message = Input(
-            seq=self._seq, t_ms=0.0, keys=int(held[0].keys), mouse_x=mouse_x, mouse_y=mouse_y, ack=self._ack
+        self._mouse = (
+            self._mouse[0] + sum(frame.mouse_dx for frame in held),
+            self._mouse[1] + sum(frame.mouse_dy for frame in held),
         )
-        self.session.restart_inputs()
-        self.session.take_input(message, time.monotonic())
+        keys, (mouse_x, mouse_y) = int(held[0].keys), self._mouse
+        message = Input(seq=self._seq, t_ms=0.0, keys=keys, mouse_x=mouse_x, mouse_y=mouse_y, ack=self._ack)
+        self.seat.input(message, time.monotonic())
 
     def _keep_frames(self) -> None:
         while (frame := self.seat.outbox.pull(time.monotonic())[0]) is not None:
@@ -109,36 +110,15 @@ def start(
     lobby = Lobby(Setting(model, pager, recall_buffer), Worlds(folder), lambda work: work())
     hello = Hello(version=PROTOCOL_VERSION, seed=seed, world=world, mode=mode, codec="png")
     session, name, notes = lobby.enter(hello)
-    resident = Resident(session, name, folder / session.world, model.frames_per_chunk, model.fps, lambda: None)
-    seat = resident.sit("driver", lambda resume: _welcome(model, name, resume, seed, mode, notes), lambda: None, pager)
+    resident = Resident(session, name, folder / session.world, model, lambda: None, lambda work: work())
+    seat = resident.sit(
+        "driver",
+        lambda resume: welcome_to(model, resident, hello, resume, is_resumed=False, notes=notes),
+        lambda: None,
+        pager,
+    )
     seat.outbox.every_frame = True
     drive = Drive(model, pager, resident, seat)
     drive._keep_frames()  # noqa: SLF001 - the first view of a new world is no drawn frame
     drive.frames.clear()
     return drive
-
-
-def _welcome(model: WorldModel, world: str, resume: str, seed: int, mode: Mode, notes: list[str]) -> Welcome:
-    width, height = model.frame_size
-    return Welcome(
-        version=PROTOCOL_VERSION,
-        session="drive",
-        world=world,
-        seed=seed,
-        model=model.name,
-        mode=mode,
-        role="driver",
-        codec="png",
-        fps=model.fps,
-        width=width,
-        height=height,
-        frames_per_chunk=model.frames_per_chunk,
-        max_recall=model.max_recall,
-        walk_m_s=model.motion.walk_m_s,
-        turn_rad_s=model.motion.turn_rad_s,
-        max_pitch_rad=model.motion.max_pitch_rad,
-        credit=2,
-        resume=resume,
-        notes=notes,
-        capabilities=[RANDOM_WEIGHTS] if has_random_weights(model) else [],
-    )

@@ -61,6 +61,10 @@ _REFUSALS: dict[str, tuple[str, str]] = {  # codes of docs/protocol.md, and thos
         "Your walk goes on in another window",
         "Another connection took it over. Close this window, or start it again to take it back.",
     ),
+    "session_over": (
+        "This walk is over",
+        "Its driver left. Watch another one, or walk yourself: start the client without a viewer's role.",
+    ),
     "bad_world": (
         "This world cannot be opened",
         "Check its name, or let the server look at it: python -m server worlds verify NAME.",

@@ -124,6 +124,11 @@ class ModelState(Protocol):
         ...
 
     @property
+    def window_start(self) -> int:
+        """Index of the first chunk whose frames are in the attention window; `chunk_index` when it is empty."""
+        ...
+
+    @property
     def pose(self) -> Pose:
         """Where the last drawn frame stood."""
         ...

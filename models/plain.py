@@ -7,7 +7,7 @@ other bytes are recalled. Tests and `--model plain` use it where a network would
 
 import hashlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -44,6 +44,7 @@ class PlainState:
     chunk_index: int
     pose: Pose
     window: tuple[torch.Tensor, ...] = ()  # each [L, 2, N, D]
+    window_start: int = 1
 
     @property
     def num_bytes(self) -> int:
@@ -133,8 +134,11 @@ class PlainModel:
             yield DrawnFrame(label(self.frame_size, values), pose)
         idle = all(held.is_idle for held in controls)
         block = None if idle else self._block(plain.seed, plain.chunk_index, poses)
-        window = (*plain.window, block.kv)[-self.window_chunks :] if block else plain.window
-        return Step(PlainState(plain.seed, plain.chunk_index + 1, poses[-1], window), block)
+        after = replace(plain, chunk_index=plain.chunk_index + 1, pose=poses[-1])
+        if block is not None:  # the window of a player who stands still stays as it is
+            window = (*plain.window, block.kv)[-self.window_chunks :]
+            after = replace(after, window=window, window_start=max(1, after.chunk_index - self.window_chunks))
+        return Step(after, block)
 
     def _block(self, seed: int, chunk_index: int, poses: Sequence[Pose]) -> FreshBlock:
         noise = torch.Generator().manual_seed((seed * 1_000_003 + chunk_index) % 2**63)
@@ -146,7 +150,12 @@ class PlainModel:
 
     def dump(self, state: ModelState) -> SavedState:
         plain = cast(PlainState, state)
-        facts = {"seed": plain.seed, "chunk_index": plain.chunk_index, "pose": list(plain.pose.as_tuple())}
+        facts: dict[str, Any] = {
+            "seed": plain.seed,
+            "chunk_index": plain.chunk_index,
+            "pose": list(plain.pose.as_tuple()),
+        }
+        facts["window_start"] = plain.window_start
         return SavedState(facts, {f"window.{index}": kv for index, kv in enumerate(plain.window)})
 
     def load(self, saved: SavedState) -> ModelState:
@@ -154,4 +163,5 @@ class PlainModel:
         window = tuple(saved.tensors[f"window.{index}"] for index in range(len(saved.tensors)))
         if any(tuple(kv.shape) != self.kv_spec.shape for kv in window):
             raise ValueError(f"window: a tensor is not {self.kv_spec.shape}")
-        return PlainState(int(facts["seed"]), int(facts["chunk_index"]), Pose(*facts["pose"]), window)
+        start = int(facts["window_start"])
+        return PlainState(int(facts["seed"]), int(facts["chunk_index"]), Pose(*facts["pose"]), window, start)

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from models.base import WorldModel, has_random_weights
+from models.base import WorldModel
 from server.faults import Refused
 from server.lobby import Lobby
 from server.pager.errors import PagerError
@@ -22,13 +22,15 @@ from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
 from server.seat import Seat
 from server.session import Setting
+from server.welcome import welcome_to
 from server.worlds import Worlds
-from shared.protocol import FRAME_CREDIT, PROTOCOL_VERSION, RANDOM_WEIGHTS, Error, Hello, Welcome
+from shared.protocol import Error, Hello, Welcome
 from shared.tiers import PagerStats
 
 IDLE_WAIT_S = 0.25
 STUCK_WAIT_S = 0.01  # a driver that does not read may start again at any moment
 SAVE_WAIT_S = 15.0
+CALL_WAIT_S = 1.0
 TIDY_TAKES_S = 0.005
 TIDY_EVERY_S = 1.0
 TIDY_AT_LEAST_EVERY_S = 10.0
@@ -46,6 +48,7 @@ class Limits:
 
     max_sessions: int = 4
     autosave_s: float = 30.0
+    seed: int | None = None  # of new worlds whose client names none
 
 
 class Engine:
@@ -97,82 +100,83 @@ class Engine:
 
     def open(self, hello: Hello, wake: Callable[[], None]) -> Seat:
         """A seat for this connection. Blocks on the disk. Raises Refused."""
-        with self._opening:
-            if self._setting is None or self._stopping.is_set():
-                raise Refused("not_ready", "the server is not ready: try again in a moment")
-            resident, is_resumed, notes = self._find(hello)
-            if resident is None:
-                resident, notes = self._enter(hello, self._setting)
-
-            def welcome(resume: str) -> Welcome:
-                return self._welcome(hello, resident, resume, is_resumed=is_resumed, notes=notes)
-
-            seat = resident.sit(hello.role, welcome, wake, self._setting.pager)
-            if resident not in self._residents:
-                self._residents = (*self._residents, resident)
-            self._poked.set()
+        if (seat := self.call(lambda: self._sit_in_living(hello, wake))) is not None:
             return seat
+        with self._opening:  # two that ask for one world at once: the second finds it living
+            if (seat := self.call(lambda: self._sit_in_living(hello, wake))) is not None:
+                return seat
+            setting = self._settled
+            resident, notes = self._enter(hello, setting)
+            try:
+                return self.call(lambda: self._move_in(resident, hello, wake, notes))
+            except BaseException:
+                _close_session(resident, setting.pager)
+                raise
 
-    def _find(self, hello: Hello) -> tuple[Resident | None, bool, list[str]]:
-        """The resident that this Hello asks for, if it lives here."""
-        for resident in self._residents:
-            if hello.resume and hello.resume == resident.resume:
-                return resident, True, []
-        for resident in self._residents:
-            if hello.world and hello.world in (resident.session.world, resident.name):
-                if hello.role == "driver" and resident.session.show.driver is not None:
-                    raise Refused("world_in_use", "somebody walks in this world: join as a viewer, or name another one")
-                return resident, False, []
-        if hello.role == "viewer":
+    def _sit_in_living(self, hello: Hello, wake: Callable[[], None]) -> Seat | None:
+        """A seat in a session that lives here; None when this hello asks for another one. Engine thread."""
+        found = next((r for r in self._residents if hello.resume and hello.resume == r.resume), None)
+        is_resumed = found is not None
+        if found is None:
+            named = (r for r in self._residents if hello.world and hello.world in (r.session.world, r.name))
+            found = next(named, None)
+        if found is None and hello.role == "viewer":
             raise Refused("no_such_session", "nobody walks in that world now: a viewer needs a driver")
-        return None, False, []
+        if found is None:
+            if len(self._residents) >= self._limits.max_sessions:
+                raise Refused("busy", f"{self._limits.max_sessions} worlds are being walked already: try again later")
+            return None
+        if hello.role == "driver" and not is_resumed and found.session.show.driver is not None:
+            raise Refused("world_in_use", "somebody walks in this world: join as a viewer, or name another one")
+        return self._sit(found, hello, wake, is_resumed=is_resumed, notes=[])
+
+    def _sit(
+        self, resident: Resident, hello: Hello, wake: Callable[[], None], *, is_resumed: bool, notes: list[str]
+    ) -> Seat:
+        def welcome(resume: str) -> Welcome:
+            return welcome_to(self._settled.model, resident, hello, resume, is_resumed=is_resumed, notes=notes)
+
+        return resident.sit(hello.role, welcome, wake, self._settled.pager)
+
+    def _move_in(self, resident: Resident, hello: Hello, wake: Callable[[], None], notes: list[str]) -> Seat:
+        """Engine thread, like everything that changes who lives here."""
+        seat = self._sit(resident, hello, wake, is_resumed=False, notes=notes)
+        self._residents = (*self._residents, resident)
+        return seat
 
     def _enter(self, hello: Hello, setting: Setting) -> tuple[Resident, list[str]]:
-        if len(self._residents) >= self._limits.max_sessions:
-            raise Refused("busy", f"{self._limits.max_sessions} worlds are being walked already: try again later")
-        lobby = Lobby(setting, self._worlds, self.call)
+        lobby = Lobby(setting, self._worlds, self.call, self._limits.seed)
         if (parker := self._parkers.get(lobby.world_id(hello.world) or "")) is not None:
             parker.join(SAVE_WAIT_S)
         session, name, notes = lobby.enter(hello)
-        model = setting.model
         folder = self._worlds.root / session.world
-        return Resident(session, name, folder, model.frames_per_chunk, model.fps, self._poked.set), notes
+        return Resident(session, name, folder, setting.model, self._poked.set, self._post), notes
 
-    def _welcome(self, hello: Hello, resident: Resident, resume: str, *, is_resumed: bool, notes: list[str]) -> Welcome:
-        assert self._setting is not None
-        model, session = self._setting.model, resident.session
-        width, height = model.frame_size
-        return Welcome(
-            version=PROTOCOL_VERSION,
-            session=session.world[:8],
-            world=resident.name,
-            seed=session.seed,
-            model=model.name,
-            mode=session.mode,
-            role=hello.role,
-            codec="png" if session.mode == "exact" else hello.codec,
-            fps=model.fps,
-            width=width,
-            height=height,
-            frames_per_chunk=model.frames_per_chunk,
-            max_recall=model.max_recall,
-            walk_m_s=model.motion.walk_m_s,
-            turn_rad_s=model.motion.turn_rad_s,
-            max_pitch_rad=model.motion.max_pitch_rad,
-            credit=FRAME_CREDIT,
-            resume=resume,
-            resumed=is_resumed,
-            chunk=session.head.state.chunk_index,
-            capabilities=[RANDOM_WEIGHTS] if has_random_weights(model) else [],
-            notes=notes,
-        )
+    @property
+    def _settled(self) -> Setting:
+        if self._setting is None or self._stopping.is_set():
+            raise Refused("not_ready", "the server is not ready: try again in a moment")
+        return self._setting
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` on the engine thread between two chunks, and wait for its result."""
+        """Run `work` on the engine thread between two chunks, and wait for its result. Raises Refused when it stops."""
+        assert self._settled
         done: Future[T] = Future()
         self._jobs.put((work, done))
         self._poked.set()
-        return done.result()
+        while True:
+            try:
+                return done.result(CALL_WAIT_S)
+            except TimeoutError:
+                if done.done():
+                    raise  # the work's own
+                if not self._thread.is_alive():
+                    raise Refused("not_ready", "the server is stopping") from None
+
+    def _post(self, work: Callable[[], None]) -> None:
+        """Have the engine thread run `work` soon; nobody waits for it. Any thread."""
+        self._jobs.put((work, Future()))
+        self._poked.set()
 
     # ---- the engine thread ----
 
@@ -186,10 +190,15 @@ class Engine:
             return
         gc.freeze()  # what was loaded stays: no collection needs to look through it again
         gc.disable()  # until the end, `_tidy` collects between chunks, never in the middle of one
+        self._setting.pager.on_published = self._poked.set  # an exact session may be waiting for that
         self.is_ready = True
-        while not self._stopping.is_set():
-            self._do_jobs()
-            self._turn(time.monotonic())
+        try:
+            while not self._stopping.is_set():
+                self._do_jobs()
+                self._turn(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - top of the thread: a server that cannot draw must not say it can
+            _log.exception("engine ended by a fault")
+            self.failure = str(error) or type(error).__name__
         self._close(self._setting)
 
     def _tell_progress(self, stage: str, share: float) -> None:
@@ -209,22 +218,38 @@ class Engine:
         wait_s = IDLE_WAIT_S
         due: Resident | None = None
         for resident in self._residents:
-            if resident.is_over(now_s):
-                self._park(resident)
-                continue
-            if now_s - resident.saved_s > self._limits.autosave_s:
-                resident.save(now_s)
-            start_s = resident.start_s(now_s)
+            start_s = self._guarded(resident, lambda resident=resident: self._look_after(resident, now_s))
             next_s = STUCK_WAIT_S if start_s is None and resident.is_driven else IDLE_WAIT_S
             next_s = start_s - now_s if start_s is not None else next_s
             if next_s < wait_s:
                 wait_s, due = next_s, resident if start_s is not None else None
         if due is not None and wait_s <= 0.0:
-            self._step(due)
+            self._guarded(due, due.step)
             self._tidy(now_s, 0.0)
         else:
             self._tidy(now_s, wait_s)
             self._poked.wait(min(wait_s, IDLE_WAIT_S))
+
+    def _look_after(self, resident: Resident, now_s: float) -> float | None:
+        """Park or save what is due for it; returns when its next chunk should start."""
+        if resident.is_over(now_s):
+            resident.say_over()
+            self._park(resident)
+            return None
+        if now_s - resident.saved_s > self._limits.autosave_s:
+            resident.save(now_s)
+        return resident.start_s(now_s)
+
+    def _guarded(self, resident: Resident, work: Callable[[], T]) -> T | None:
+        """Our own fault ends this session, not the server; its head is still the last whole one."""
+        try:
+            return work()
+        except Exception:  # noqa: BLE001 - the top of a session
+            _log.exception("session ended by a fault world=%s", resident.session.world)
+            text = "The server made an error and closed this session. The world is being saved: connect again."
+            resident.session.show.tell(Error(code="fault", text=text, fatal=True))
+            self._park(resident)
+            return None
 
     def _tidy(self, now_s: float, wait_s: float) -> None:
         """Collect garbage while nothing is due, or when that has not happened for long."""
@@ -233,39 +258,42 @@ class Engine:
             self._tidied_s = now_s
             gc.collect()
 
-    def _step(self, resident: Resident) -> None:
-        try:
-            resident.step()
-        except Exception:  # noqa: BLE001 - our own fault ends this session, not the server; the head is still whole
-            _log.exception("session ended by a fault world=%s", resident.session.world)
-            text = "the server made an error and closed this session. The world was saved: connect again."
-            resident.session.show.tell(Error(code="fault", text=text, fatal=True))
-            self._park(resident)
-
     def _park(self, resident: Resident) -> None:
         """Save a session and close its world, on a thread of its own: nobody else waits for that."""
-        assert self._setting is not None
+        if resident not in self._residents:
+            return
         self._residents = tuple(other for other in self._residents if other is not resident)
+        assert self._setting is not None
         world = resident.session.world
         parker = threading.Thread(target=_close_session, args=(resident, self._setting.pager), name=f"park-{world[:6]}")
-        self._parkers = {name: thread for name, thread in self._parkers.items() if thread.is_alive()}
-        self._parkers[world] = parker
         parker.start()
+        self._parkers = {name: thread for name, thread in self._parkers.items() if thread.is_alive()} | {world: parker}
 
     def _close(self, setting: Setting) -> None:
         self.is_ready = False
+        self._stopping.set()
         gc.enable()
         for resident in self._residents:
             self._park(resident)
+        until_s = time.monotonic() + SAVE_WAIT_S
         for parker in self._parkers.values():
-            parker.join(SAVE_WAIT_S)
+            parker.join(max(0.0, until_s - time.monotonic()))
+        while not self._jobs.empty():  # who still waits for the engine waits in vain
+            _, done = self._jobs.get()
+            done.set_exception(Refused("not_ready", "the server is stopping"))
         setting.pager.close()
 
 
 def _close_session(resident: Resident, pager: Pager) -> None:
+    """Save the head if the disk allows it in time, and let go of the world in any case."""
     session = resident.session
-    is_saved = session.save().result(SAVE_WAIT_S)
-    pager.leave(session.world)
-    session.journal.close()
-    pager.close_world(session.world)
+    is_saved = False
+    try:
+        is_saved = session.save().result(SAVE_WAIT_S)
+    except Exception:  # noqa: BLE001 - the top of the parker: whatever it was, the world must be let go
+        _log.exception("head not saved world=%s moment=%d", session.world, session.head.moment)
+    finally:
+        pager.leave(session.world)
+        session.journal.close()
+        pager.close_world(session.world)
     _log.info("session closed world=%s moment=%d saved=%s", session.world, session.head.moment, is_saved)

@@ -84,7 +84,11 @@ class Foresight:
         frame_s = 1.0 / self._model.fps
         held = Controls(keys, rate_x * frame_s, rate_y * frame_s)
         num_frames = self._model.frames_per_chunk
-        first = Controls(keys, max(held.mouse_dx, pending_x / num_frames, key=abs), held.mouse_dy or pending_y)
+        first = Controls(
+            keys,
+            max(held.mouse_dx, pending_x / num_frames, key=abs),
+            max(held.mouse_dy, pending_y / num_frames, key=abs),
+        )
         return held_controls(
             standing.pose, first, held, self._model.motion, frame_s, [ahead * num_frames for ahead in CHUNKS_AHEAD]
         )

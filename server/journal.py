@@ -17,12 +17,11 @@ from typing import Any
 import xxhash
 
 from models.base import SavedState
-from server.record_log import RecordLog
+from server.record_log import RecordLog, write_durably
 from server.timeline import Moment, moment_to_record
-from server.worlds import OpenedWorld, state_bytes, write_durably
+from server.worlds import STATES_KEPT, OpenedWorld, card_to_record, state_bytes
 
 MAX_UNWRITTEN = 20_000  # moments kept in memory while the disk refuses them: about half an hour of walking
-STATES_KEPT = 2
 BLOCKS_WAIT_S = 10.0
 
 _log = logging.getLogger(__name__)
@@ -45,14 +44,18 @@ class Journal:
         self._folder = world.folder
         self._flush_blocks = flush_blocks
         self._log_file = RecordLog(world.folder / "moments.log", world.log_end)
-        self._unwritten: deque[dict[str, Any]] = deque()
+        self._unwritten: deque[dict[str, Any]] = deque([card_to_record(world.card)] if world.log_end == 0 else [])
+        self._is_suspect = False  # a sync failed: the pages it was to save may be gone
         self._jobs: queue.SimpleQueue[Moment | _Save | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"journal-{world.card.id[:6]}", daemon=True)
         self._thread.start()
 
     def note(self, moment: Moment) -> None:
         """Write a moment soon. Any thread; never waits."""
-        self._jobs.put(moment)
+        if self._jobs.qsize() >= MAX_UNWRITTEN:
+            self.dropped_moments += 1  # the disk hangs
+        else:
+            self._jobs.put(moment)
 
     def save(self, moment: int, state: SavedState) -> Future[bool]:
         """Save the head: True once it is durable, False when the disk refused. Any thread; never waits."""
@@ -95,20 +98,29 @@ class Journal:
         if not self._write() or self.dropped_moments:
             return False
         try:
-            self._flush_blocks(BLOCKS_WAIT_S)
+            if not self._flush_blocks(BLOCKS_WAIT_S):
+                _log.warning("blocks not durable before a save folder=%s moment=%d", self._folder.name, job.moment)
+            if self._is_suspect:
+                self._log_file.renew()
+                self._is_suspect = False
             data = state_bytes(job.state)
             name = f"{job.moment}.safetensors"
             write_durably(self._folder / "states" / name, data)
             record = {"kind": "head", "moment": job.moment, "state": name, "bytes": len(data)}
-            self._log_file.sync()
+            self._sync()
             self._log_file.append(record | {"hash": xxhash.xxh3_128_digest(data)})
-            self._log_file.sync()
+            self._sync()
             self._drop_old_states()
         except OSError as error:
             self._fail("the world could not be saved", error)
             return False
         self.fault = ""
         return True
+
+    def _sync(self) -> None:
+        self._is_suspect = True
+        self._log_file.sync()
+        self._is_suspect = False
 
     def _drop_old_states(self) -> None:
         files = sorted((self._folder / "states").glob("*.safetensors"), key=_moment_of)

@@ -24,6 +24,7 @@ CLOSE_CODES: dict[str, int] = {
     "hello_timeout": 4408,
     "world_in_use": 4409,
     "taken_over": 4410,
+    "session_over": 4411,
     "too_large": 1009,
     "too_much": 4429,
     "disk": 4507,

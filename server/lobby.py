@@ -5,6 +5,7 @@ Runs on a worker thread, because it waits for the disk; what the model must comp
 
 import secrets
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from models.base import Beginning, DrawnFrame
 from server.catalog import GrowingCatalog
@@ -24,9 +25,15 @@ class Lobby:
     """Makes sessions. `on_engine(work)` runs `work` on the engine thread and returns its result."""
 
     def __init__(
-        self, setting: Setting, worlds: Worlds, on_engine: Callable[[Callable[[], Beginning]], Beginning]
+        self,
+        setting: Setting,
+        worlds: Worlds,
+        on_engine: Callable[[Callable[[], Beginning]], Beginning],
+        seed: int | None = None,
     ) -> None:
+        """`seed` is that of new worlds whose client names none; None: chance."""
         self._setting = setting
+        self._seed = seed
         self._worlds = worlds
         self._on_engine = on_engine
 
@@ -39,21 +46,35 @@ class Lobby:
         """A new session for this Hello, the world's name, and what the player should know. Raises Refused."""
         try:
             opened = self._open(hello)
-            known = self._setting.pager.open_world(opened.card.id, opened.folder)
-        except (WorldFault, PagerError) as fault:
+            session, notes = self._settle_or_drop(opened, hello)
+        except (WorldFault, PagerError, ValueError) as fault:
             raise Refused("bad_world", self._without_paths(str(fault))) from fault
         except OSError as error:
             raise Refused("disk", f"the world cannot be opened: {error.strerror}. Check the worlds folder.") from error
-        pager, world = self._setting.pager, opened.card.id
-        journal = Journal(opened, lambda timeout_s: pager.flush(timeout_s, world))
+        return session, opened.card.name, [self._without_paths(note) for note in notes]
+
+    def _settle_or_drop(self, opened: OpenedWorld, hello: Hello) -> tuple[Session, list[str]]:
         try:
-            head, past = self._continue(opened, journal, known) or self._begin(opened, journal, known)
-        except ValueError as error:
-            journal.close()
+            return self._settle(opened, hello)
+        except BaseException:
+            if opened.is_made:
+                self._worlds.drop_empty(opened.card.id)  # or a client that tries again would fill the folder
+            raise
+
+    def _settle(self, opened: OpenedWorld, hello: Hello) -> tuple[Session, list[str]]:
+        """Take the world's blocks and journal in hand; let go of both when anything fails."""
+        pager, world = self._setting.pager, opened.card.id
+        known = pager.open_world(world, opened.folder)
+        journal: Journal | None = None
+        try:
+            journal = Journal(opened, lambda timeout_s: pager.flush(timeout_s, world))
+            head, past, notes = self._continue(opened, journal, known) or self._begin(opened, journal, known)
+            return Session(self._setting, world, opened.card.seed, hello.mode, head, past), notes
+        except BaseException:
+            if journal is not None:
+                journal.close()
             pager.close_world(world)
-            raise Refused("bad_world", f"world {opened.card.name!r} cannot be continued: {error}") from error
-        session = Session(self._setting, world, opened.card.seed, hello.mode, head, past)
-        return session, opened.card.name, _notes(opened)
+            raise
 
     def _without_paths(self, text: str) -> str:
         """Text for the wire: where the worlds lie on this machine is nobody's business."""
@@ -63,7 +84,7 @@ class Lobby:
         model = self._setting.model
         card = self._worlds.find(hello.world) if hello.world else None
         if card is None:
-            seed = secrets.randbits(31) if hello.seed is None else hello.seed
+            seed = next((seed for seed in (hello.seed, self._seed) if seed is not None), secrets.randbits(31))
             return self._worlds.make(hello.world, seed, model.name, model.fingerprint)
         if (card.model, card.fingerprint) != (model.name, model.fingerprint):
             raise Refused(
@@ -73,7 +94,9 @@ class Lobby:
             )
         return self._worlds.open(card)
 
-    def _continue(self, opened: OpenedWorld, journal: Journal, known: frozenset[int]) -> tuple[Head, Past] | None:
+    def _continue(
+        self, opened: OpenedWorld, journal: Journal, known: frozenset[int]
+    ) -> tuple[Head, Past, list[str]] | None:
         """The saved head, with the catalog of the blocks that are still there."""
         if opened.state is None:
             return None
@@ -90,9 +113,13 @@ class Lobby:
         catalog.bury(kept - known)
         seeded = frozenset(moment.id for moment in line if moment.seeded)
         pager.forget(BlockKey(opened.card.id, block_id) for block_id in known - kept)  # of moments that were lost
-        return Head(opened.head, state, _next_id(opened, known)), Past(catalog, seeded, journal)
+        return (
+            Head(opened.head, state, _next_id(opened, known)),
+            Past(catalog, seeded, journal),
+            _notes(opened, kept - known),
+        )
 
-    def _begin(self, opened: OpenedWorld, journal: Journal, known: frozenset[int]) -> tuple[Head, Past]:
+    def _begin(self, opened: OpenedWorld, journal: Journal, known: frozenset[int]) -> tuple[Head, Past, list[str]]:
         """A new world, or one that was never saved: its seeded chunks become its first moments."""
         self._setting.pager.forget(BlockKey(opened.card.id, block_id) for block_id in known)
         model, seed = self._setting.model, opened.card.seed
@@ -111,7 +138,7 @@ class Lobby:
         head = Head(parent, beginning.state, parent + 1)
         journal.save(parent, model.dump(beginning.state))
         seeded = frozenset(range(first_id, parent + 1))
-        return head, Past(catalog, seeded, journal, _view_from(beginning))
+        return head, Past(catalog, seeded, journal, _view_from(beginning)), _notes(opened, set())
 
 
 def _next_id(opened: OpenedWorld, known: frozenset[int]) -> int:
@@ -152,10 +179,14 @@ def _seeded_moment(beginning: Beginning, index: int, moment_id: int, parent: int
     )
 
 
-def _notes(opened: OpenedWorld) -> list[str]:
+def _notes(opened: OpenedWorld, absent: AbstractSet[int]) -> list[str]:
+    """What a player who comes back should know."""
     notes = list(opened.notes)
     if opened.lost_chunks:
+        notes.append(f"The server stopped before it could save: the last {opened.lost_chunks} chunks are lost.")
+    if absent:
         notes.append(
-            f"The server stopped before it could save: the last {opened.lost_chunks} chunks of this walk are lost."
+            f"{len(absent)} blocks of this walk are not on the disk any more: forgotten under --nvme, or lost when the "
+            "server was killed. Those places will be drawn anew."
         )
     return notes

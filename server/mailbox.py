@@ -24,6 +24,7 @@ class ControlsMailbox:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._driver = 0
         self._seq = -1
         self._held = Key(0)
         self._tapped = Key(0)
@@ -31,22 +32,25 @@ class ControlsMailbox:
         self._taken_mouse = (0.0, 0.0)
         self._arrived_s = 0.0
 
-    def put(self, message: Input, now_s: float) -> None:
-        """Take an input message at server time `now_s`."""
+    def put(self, message: Input, now_s: float, driver: int = 0) -> bool:
+        """Take an input message at server time `now_s`; False when it is old, or from a driver who was replaced."""
         with self._lock:
-            if message.seq <= self._seq:
-                return
+            if driver != self._driver or message.seq <= self._seq:
+                return False
             self._seq, self._arrived_s = message.seq, now_s
             self._held = Key(message.keys)
             self._tapped |= self._held
             self._mouse = (message.mouse_x, message.mouse_y)
+            return True
 
-    def restart(self) -> None:
-        """A new connection counts its inputs and sums from zero again."""
+    def restart(self) -> int:
+        """A new connection counts its inputs and sums from zero again. Returns the number of its driver."""
         with self._lock:
+            self._driver += 1
             self._seq = -1
             self._held = self._tapped = Key(0)
             self._mouse = self._taken_mouse = (0.0, 0.0)
+            return self._driver
 
     def release_keys(self) -> None:
         """Nothing is held any more: the driver went silent, or left."""

@@ -17,7 +17,8 @@ class Orders:
         self._frames_per_chunk = frames_per_chunk
         self._lock = threading.Lock()
         self._waiting: deque[tuple[int, tuple[Controls, ...]]] = deque()
-        self._last_seq = -1  # of the newest order whose chunks were all taken
+        self._ending: int | None = None  # the order that ends with the chunk taken last
+        self._last_seq = -1  # of the newest order whose chunks were all drawn
         self._done_seq = -1
 
     def add(self, message: ExactStep, max_waiting: int = MAX_WAITING_FRAMES) -> None:
@@ -32,6 +33,13 @@ class Orders:
             chunks = [tuple(held[at : at + num]) for at in range(0, len(held), num)]
             self._waiting.extend((message.seq, chunk) for chunk in chunks)
 
+    def clear(self) -> None:
+        """Another driver sits down: nothing of the last one's is drawn or reported."""
+        with self._lock:
+            self._waiting.clear()
+            self._last_seq = self._done_seq = -1
+            self._ending = None
+
     @property
     def is_empty(self) -> bool:
         return not self._waiting
@@ -40,9 +48,13 @@ class Orders:
         """The controls of the next chunk. Raises IndexError when none waits."""
         with self._lock:
             seq, controls = self._waiting.popleft()
-            if not self._waiting or self._waiting[0][0] != seq:
-                self._last_seq = seq
+            self._ending = seq if not self._waiting or self._waiting[0][0] != seq else None
             return Taken(controls, seq, now_s)
+
+    def drew(self) -> None:
+        """The chunk taken last is drawn."""
+        with self._lock:
+            self._last_seq = self._last_seq if self._ending is None else self._ending
 
     def finished(self) -> int | None:
         """The newest order that is wholly drawn and was not reported yet."""

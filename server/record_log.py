@@ -4,6 +4,7 @@ A record is a 16 byte header (payload length, hash) and a msgpack payload. A tor
 the log: `read_records` stops there and `RecordLog` cuts it off before it appends. Used by one thread at a time.
 """
 
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -43,14 +44,44 @@ def read_records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
             yield record, end
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` so that a crash leaves either the old or the new file."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def _keep_tail(file: int, end: int, path: Path) -> None:
+    """What stands behind the last whole record is no record, but it may be all that is left of some: keep it apart."""
+    size = os.fstat(file).st_size
+    if size > end and (tail := os.pread(file, size - end, end)).strip(b"\0"):
+        write_durably(path, tail)
+
+
 class RecordLog:
     """An open log, cut to its last whole record. Errors of the disk are raised as OSError."""
 
     def __init__(self, path: Path, end: int) -> None:
         """Opens `path` for appending after byte `end`, as `read_records` reported it (0 for a new log)."""
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.ftruncate(self._file, end)
+        self._path = path
         self._end = end
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _keep_tail(self._file, end, path.with_suffix(".damaged"))
+        os.ftruncate(self._file, end)
+        sync_folder(path.parent)
 
     def append(self, record: dict[str, Any]) -> None:
         """Add one record. After an error the half-written tail is cut off, so that the next append is whole again."""
@@ -65,7 +96,17 @@ class RecordLog:
         self._end += len(data)
 
     def sync(self) -> None:
+        """Make what was appended durable. After an error the kernel may have dropped pages: `renew` before going on."""
         os.fdatasync(self._file)
+
+    def renew(self) -> None:
+        """Write the whole log anew beside itself and take its place, durably."""
+        data = os.pread(self._file, self._end, 0)
+        if len(data) != self._end:
+            raise OSError(errno.EIO, "the log could not be read back")
+        write_durably(self._path, data)
+        os.close(self._file)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self) -> None:
         if self._file >= 0:

@@ -6,8 +6,10 @@ The event loop reaches a session only through here. Engine thread, except the me
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
+from models.base import WorldModel
 from server.compress import compress
 from server.faults import Refused
 from server.outbox import Outbox
@@ -20,6 +22,8 @@ from shared.protocol import Done, Error, ExactStep, Input, Paused, Role, Welcome
 MAX_SEATS = 8
 WORTH_SAYING_S = 0.5  # a hiccup of the network is no pause
 GRACE_S = 60.0  # how long a session waits for its driver to come back
+EXACT_WAIT_S = 30.0  # then a chunk is drawn without the blocks that did not come, and its moment says so
+VIEWER = -1  # the number of a connection that does not steer
 SPARE_CAPACITY = 4  # frames an outbox holds beyond two chunks
 
 
@@ -27,17 +31,28 @@ class Resident:
     """One session in the engine. It draws only while a driver sits in it, reads and has not paused."""
 
     def __init__(
-        self, session: Session, name: str, folder: Path, frames_per_chunk: int, fps: float, poke: Callable[[], None]
+        self,
+        session: Session,
+        name: str,
+        folder: Path,
+        model: WorldModel,
+        poke: Callable[[], None],
+        post: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`poke` wakes the engine; `post` has it do something between two chunks. Both from any thread."""
         self.session = session
         self.name = name
         self._folder = folder
         self.resume = secrets.token_urlsafe(24)
         self.saved_s = time.monotonic()
         self._saved_moment = session.head.moment
-        self._frames_per_chunk = frames_per_chunk
-        self._fps = fps
+        self._frames_per_chunk = model.frames_per_chunk
+        self._fps = model.fps
         self._poke = poke
+        self._post = post
+        self._driver = VIEWER  # number of the connection that steers
+        self._waiting_since_s = 0.0  # exact mode: for a recall
+        self._save: Future[bool] | None = None
         self._read_s = 0.0  # when the driver was last seen reading
         self._is_paused = False
         self._is_over = False
@@ -64,10 +79,16 @@ class Resident:
         return start_s
 
     def _exact_start_s(self, now_s: float, driver: Seat) -> float | None:
-        if driver.outbox.unsent == 0 and (seq := self.session.orders.finished()) is not None:
+        """Now, when a chunk is asked for and its recall is there: an exact session waits without holding the engine."""
+        orders = self.session.orders
+        if driver.outbox.unsent == 0 and (seq := orders.finished()) is not None:
             self.session.show.tell(Done(seq=seq))
-        has_room = not self.session.pace.is_stuck(driver.outbox.unsent)
-        return now_s if has_room and not self.session.orders.is_empty else None
+        if self.session.pace.is_stuck(driver.outbox.unsent) or not self.session.has_chunk_to_draw:
+            self._waiting_since_s = now_s
+            return None
+        if self.session.is_recall_complete() or now_s - self._waiting_since_s > EXACT_WAIT_S:
+            return now_s
+        return None
 
     def _say(self, why: str) -> None:
         self.session.show.paused(Paused(why=why), why)
@@ -77,17 +98,19 @@ class Resident:
         return self._empty_since_s is None
 
     def save(self, now_s: float) -> None:
-        """Make the head durable, in the background, unless it is durable already."""
+        """Make the head durable, in the background, unless it is so, or the last save is still under way."""
         self.saved_s = now_s
-        if self.session.head.moment != self._saved_moment:
+        is_busy = self._save is not None and not self._save.done()
+        if self.session.head.moment != self._saved_moment and not is_busy:
             self._saved_moment = self.session.head.moment
-            self.session.save()
+            self._save = self.session.save()
 
     def step(self) -> None:
         """Draw one chunk and remember how long it took."""
         started_s = time.monotonic()
-        self.session.step()
-        self.session.pace.note(time.monotonic() - started_s)
+        self.session.step(exact_wait_s=0.0)
+        self._waiting_since_s = time.monotonic()
+        self.session.pace.note(self._waiting_since_s - started_s)
 
     def is_over(self, now_s: float) -> bool:
         """True once nobody will come back: the driver left for good, or stayed away too long."""
@@ -95,22 +118,23 @@ class Resident:
             return True
         return self._empty_since_s is not None and now_s - self._empty_since_s > GRACE_S
 
-    # ---- opening; any thread ----
-
     def sit(self, role: Role, welcome: Callable[[str], Welcome], wake: Callable[[], None], pager: Pager) -> Seat:
         """Give a connection a seat. A new driver takes the place of one whose connection is dying."""
-        if len(self.session.show.seats) >= MAX_SEATS:
-            raise Refused("busy", f"this world already has {MAX_SEATS} players and viewers: try again later")
         if role == "driver":
             self._unseat_driver()
-            self.session.restart_inputs()
-            self._empty_since_s, self._is_over = None, False
+        if len(self.session.show.seats) >= MAX_SEATS:
+            raise Refused("busy", f"this world already has {MAX_SEATS} players and viewers: try again later")
+        number = VIEWER
+        if role == "driver":
+            number = self.session.change_driver()
+            self._empty_since_s, self._is_over, self._is_paused = None, False, False
             self._read_s = time.monotonic()
+        self._driver = number if role == "driver" else self._driver
         outbox = Outbox(self._fps, 2 * self._frames_per_chunk + SPARE_CAPACITY, wake=wake)
         outbox.every_frame = self.session.mode == "exact" and role == "driver"
-        seat = Seat(self, welcome(self.resume if role == "driver" else ""), role, outbox, wake)
+        steering = Steering(self, number)
+        seat = Seat(steering, welcome(self.resume if role == "driver" else ""), role, outbox, wake)
         self.session.show.sit(seat, pager)
-        self._poke()
         return seat
 
     def _unseat_driver(self) -> None:
@@ -118,13 +142,25 @@ class Resident:
             self.session.show.stand_up(old)
             old.tell(Error(code="taken_over", text="Another connection took over this session.", fatal=True))
 
-    # ---- a seat's calls, from the event loop ----
+    def stand_up(self, seat: Seat, *, for_good: bool) -> None:
+        """A connection is gone. When it was the driver's, the world stands still and may end."""
+        was_driver = self.session.show.driver is seat
+        self.session.show.stand_up(seat)
+        if was_driver:
+            self.session.mailbox.release_keys()
+            self._empty_since_s = time.monotonic()
+            self._is_over = for_good
 
-    def take_input(self, message: Input, now_s: float) -> None:
-        self.session.take_input(message, now_s)
+    def say_over(self) -> None:
+        """Tell those who still watch that nothing more will come."""
+        text = "The driver left, and this walk is over. Join another one, or walk yourself."
+        self.session.show.tell(Error(code="session_over", text=text, fatal=True))
 
-    def let_go(self) -> None:
-        self.session.mailbox.release_keys()
+    # ---- a driver's wishes, from the event loop ----
+
+    def is_driver(self, number: int) -> bool:
+        """Whether the connection with this number steers: one that was replaced does not any more."""
+        return number == self._driver
 
     def hold_still(self, *, on: bool) -> None:
         self._is_paused = on
@@ -137,15 +173,42 @@ class Resident:
     def wake_engine(self) -> None:
         self._poke()
 
+    def later(self, work: Callable[[], None]) -> None:
+        """Have the engine thread do something soon."""
+        self._post(work)
+
     def thumbnail(self) -> Thumbnail | None:
         pixels = self.session.show.newest_pixels
         return None if pixels is None else Thumbnail(self._folder / "thumbnail.jpg", compress(pixels, "jpeg"))
 
+
+class Steering:
+    """What one seat can do to its session; a driver who was replaced can do nothing more. Event loop."""
+
+    def __init__(self, resident: Resident, number: int) -> None:
+        self._resident = resident
+        self._number = number
+
+    def take_input(self, message: Input, now_s: float) -> None:
+        self._resident.session.take_input(message, now_s, self._number)
+
+    def let_go(self) -> None:
+        if self._resident.is_driver(self._number):
+            self._resident.session.mailbox.release_keys()
+
+    def hold_still(self, *, on: bool) -> None:
+        if self._resident.is_driver(self._number):
+            self._resident.hold_still(on=on)
+
+    def order(self, message: ExactStep) -> None:
+        if self._resident.is_driver(self._number):
+            self._resident.order(message)
+
+    def wake_engine(self) -> None:
+        self._resident.wake_engine()
+
+    def thumbnail(self) -> Thumbnail | None:
+        return self._resident.thumbnail()
+
     def stand_up(self, seat: Seat, *, for_good: bool) -> None:
-        was_driver = self.session.show.driver is seat
-        self.session.show.stand_up(seat)
-        if was_driver:
-            self.let_go()
-            self._empty_since_s = time.monotonic()
-            self._is_over = for_good
-        self._poke()
+        self._resident.later(lambda: self._resident.stand_up(seat, for_good=for_good))

@@ -34,13 +34,22 @@ class Seat:
         self._wake = wake
         self._lock = threading.Lock()
         self._notes: list[Message] = []
+        self._has_lost_notes = False
 
     def tell(self, *notes: Message) -> None:
         """Leave messages for the connection; the oldest go when it does not fetch them. Engine thread."""
         with self._lock:
             self._notes.extend(notes)
+            self._has_lost_notes |= len(self._notes) > MAX_NOTES
             del self._notes[:-MAX_NOTES]
         self._wake()
+
+    def has_caught_up(self) -> bool:
+        """Whether notes were lost and the connection reads again: once, then its map must be sent anew."""
+        with self._lock:
+            is_due = self._has_lost_notes and len(self._notes) < MAX_NOTES // 2
+            self._has_lost_notes &= not is_due
+        return is_due
 
     def take_notes(self) -> list[Message]:
         """The messages left since the last call. Event loop."""

@@ -56,6 +56,15 @@ class Past:
     first_view: DrawnFrame | None = None  # of a new world: what its player sees before the first chunk
 
 
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """One chunk before it is drawn: controls, the frames' poses, and the blocks wanted at the last of them."""
+
+    taken: Taken
+    poses: tuple[Pose, ...]
+    wanted: tuple[BlockKey, ...]
+
+
 @dataclass(slots=True)
 class Stages:
     """How long each stage of a chunk took, in milliseconds."""
@@ -87,6 +96,7 @@ class Session:
         self._pager = setting.pager
         self._buffer = setting.buffer
         self._catalog = past.catalog
+        self._next_aim: Aim | None = None  # exact mode: of a chunk that waits for its recall
         self._foresight = Foresight(setting.model, world, self.mailbox)
         if past.first_view is not None:
             self.show.first_view(past.first_view)
@@ -94,41 +104,60 @@ class Session:
 
     # ---- one chunk ----
 
-    def step(self) -> Moment:
+    def step(self, exact_wait_s: float = EXACT_WAIT_S) -> Moment:
         """Draw one chunk and return its moment. In live mode nothing here waits for storage."""
         stages = Stages()
-        taken = self._take_controls()
-        poses = self._model.steer(self.head.state, taken.controls)
-        wanted = self._model.wanted(poses[-1], self._view())
+        foreseen = self._foresight.next_pose
+        aim = self._aim()
+        self._foresight.stand(aim.poses[-1], self._view())  # inputs during the drawing look ahead from its end
         stages.mark("want")
-        with self._recall(wanted) as lease:
+        with self._recall(aim.wanted, exact_wait_s) as lease:
             stages.mark("recall")
             recall = self._decode(lease)
             stages.mark("decode")
-            step, hashes = self._draw(taken, recall)
+            step, hashes = self._draw(aim.taken, recall)
             stages.mark("draw")
-            moment = self._commit(taken, poses, step, lease, hashes)
-        foreseen = self._foresight.next_pose
+            moment = self._commit(aim, step, lease, hashes)
+        self.orders.drew()
         self._look_ahead()
         stages.mark("commit")
+        self.show.journal_fault = self.journal.fault
         stages_ms = {**step.timings_ms, **stages.ms}
         gone = self.show.report(moment, self._pager, foreseen, stages_ms, is_held=step.is_held)
         self._catalog.bury(gone)
         return moment
 
-    def _take_controls(self) -> Taken:
+    @property
+    def has_chunk_to_draw(self) -> bool:
+        """Exact mode: whether somebody asked for a chunk that is not drawn yet."""
+        return self._next_aim is not None or not self.orders.is_empty
+
+    def is_recall_complete(self) -> bool:
+        """Exact mode: whether the next chunk's recall is all there. Asks for it, and never waits."""
+        if self._next_aim is None:
+            self._next_aim = self._aim()
+        return self._pager.is_complete(self.world, self._next_aim.wanted)
+
+    def _aim(self) -> Aim:
+        """The next chunk's controls, the poses that they lead to, and the blocks that are wanted there."""
+        if (aim := self._next_aim) is not None:
+            self._next_aim = None
+            return aim
         if self.mode == "exact":
-            return self.orders.take(time.monotonic())
-        return self.mailbox.take(self._model.frames_per_chunk)
+            taken = self.orders.take(time.monotonic())
+        else:
+            taken = self.mailbox.take(self._model.frames_per_chunk)
+        poses = self._model.steer(self.head.state, taken.controls)
+        wanted = self._model.wanted(poses[-1], self._view())
+        return Aim(taken, poses, tuple(BlockKey(self.world, block_id) for block_id in wanted))
 
     def _view(self) -> Catalog:
-        return self._catalog.view(self.head.state.chunk_index - self._model.window_chunks)
+        return self._catalog.view(self.head.state.window_start)
 
-    def _recall(self, wanted: Sequence[int]) -> Lease:
-        keys = [BlockKey(self.world, block_id) for block_id in wanted]
+    def _recall(self, wanted: Sequence[BlockKey], exact_wait_s: float) -> Lease:
         if self.mode == "exact":
-            return self._pager.recall_exact(self.world, keys, EXACT_WAIT_S)
-        return self._pager.recall(self.world, keys)
+            return self._pager.recall_exact(self.world, wanted, exact_wait_s)
+        return self._pager.recall(self.world, wanted)
 
     def _decode(self, lease: Lease) -> list[RecalledBlock]:
         recall: list[RecalledBlock] = []
@@ -151,17 +180,15 @@ class Session:
             hashes.append(digest(frame.pixels))
             self.show.frame(frame, chunk_index, len(hashes) - 1, taken, hashes[-1])
 
-    def _commit(
-        self, taken: Taken, poses: tuple[Pose, ...], step: Step, lease: Lease, hashes: tuple[bytes, ...]
-    ) -> Moment:
+    def _commit(self, aim: Aim, step: Step, lease: Lease, hashes: tuple[bytes, ...]) -> Moment:
         block = step.block
         moment = Moment(
             id=self.head.next_id,
             parent=self.head.moment,
             chunk_index=self.head.state.chunk_index,
             seed=self.seed,
-            controls=taken.controls,
-            poses=poses,
+            controls=aim.taken.controls,
+            poses=aim.poses,
             recalled=tuple(key.block for key in lease.keys),
             stale=lease.stale,
             seeded=False,
@@ -188,14 +215,19 @@ class Session:
 
     # ---- from the event loop; never blocks ----
 
-    def take_input(self, message: Input, now_s: float) -> None:
+    def take_input(self, message: Input, now_s: float, driver: int) -> None:
         """The driver's newest controls: they reach the extrapolator at once, also in the middle of a chunk."""
-        self.mailbox.put(message, now_s)
+        if not self.mailbox.put(message, now_s, driver):
+            return
         self._foresight.feel_mouse(message.mouse_x, message.mouse_y)
         if (plan := self._foresight.look_ahead()) is not None:
             self._pager.foresee(self.world, plan)
 
-    def restart_inputs(self) -> None:
-        """A new connection steers: its sequence numbers and mouse sums begin again."""
-        self.mailbox.restart()
+    # ---- engine thread ----
+
+    def change_driver(self) -> int:
+        """Another connection steers: sequence numbers, mouse sums and orders begin again. Returns its number."""
+        self.orders.clear()
+        self._next_aim = None
         self._foresight.still_mouse()
+        return self.mailbox.restart()

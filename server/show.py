@@ -36,6 +36,7 @@ class Show:
         self._num_frames = 0
         self._newest: tuple[DrawnFrame, OutFrame] | None = None
         self._told_why = ""
+        self.journal_fault = ""  # what the journal could not save, in words
 
     @property
     def driver(self) -> Seat | None:
@@ -120,6 +121,7 @@ class Show:
         ]
         for name in ("wanted", "recalled", "recalled_tiers", "hits", "notes"):
             figures[name] = list(figures[name])
+        figures["notes"] += [self.journal_fault] if self.journal_fault else []
         del figures["direct_io"]
         error_m, error_rad = _apart(foreseen, moment.poses[-1])
         figures |= {"prediction_error_m": error_m, "prediction_error_rad": error_rad}
@@ -133,6 +135,9 @@ class Show:
         if changed:
             arrows = [(note.key.block, _number(note.from_tier), _number(note.to_tier)) for note in moves]
             self.tell(BlockNote(blocks=self._places(tiers), moves=arrows))
+        for seat in self._seats:
+            if seat.has_caught_up():
+                seat.tell(*self._whole_map(pager))
         moved_out = {note.key.block for note in moves if note.to_tier is None}
         return {block_id for block_id in moved_out if tiers[block_id] == NOWHERE}
 

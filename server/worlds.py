@@ -9,9 +9,9 @@ Opening and making a world block on the disk: call them off the event loop. Writ
 """
 
 import json
-import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -25,12 +25,13 @@ from safetensors.torch import save as bytes_of_tensors
 
 from models.base import SavedState
 from server.faults import WorldFault
-from server.record_log import read_records
+from server.record_log import read_records, sync_folder, write_durably
 from server.timeline import NO_MOMENT, Moment, moment_from_record
 
 WORLD_VERSION = 1
 MAX_CARD_BYTES = 65_536
 MAX_STATE_BYTES = 4 << 30
+STATES_KEPT = 2  # of the newest heads
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _ID = re.compile(r"[a-z2-7]{26}")
 _NAME = re.compile(r"[\w][\w .\-]{0,63}")
@@ -57,10 +58,12 @@ class OpenedWorld:
     card: WorldCard
     moments: dict[int, Moment]
     log_end: int
+    is_new: bool  # nothing was ever saved in it
     head: int = NO_MOMENT
     state: SavedState | None = None
     lost_chunks: int = 0
     notes: tuple[str, ...] = ()
+    is_made: bool = False  # just now, and nobody has entered yet
 
     @property
     def next_id(self) -> int:
@@ -76,35 +79,38 @@ def check_name(name: str) -> None:
         )
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` so that a crash leaves either the old or the new file."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def card_to_record(card: WorldCard) -> dict[str, Any]:
+    """The card as the first record of a world's log, which is where a damaged world.json is restored from."""
+    return {"kind": "card", **asdict(card)}
 
 
 def _read_card(folder: Path) -> WorldCard:
-    path = folder / "world.json"
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_CARD_BYTES)
-        fields: dict[str, Any] = json.loads(data)
-        card = WorldCard(**fields)
-    except FileNotFoundError as error:
-        raise WorldFault(f"{folder.name} is no world: world.json is missing") from error
-    except (ValueError, TypeError) as error:
-        raise WorldFault(f"the card of world {folder.name} is damaged ({error}): restore its world.json") from error
+        card = _card_from(json.loads((folder / "world.json").read_bytes()[:MAX_CARD_BYTES]))
+    except (OSError, ValueError, TypeError) as error:
+        card = _card_from_log(folder)
+        if card is None:
+            raise WorldFault(f"the card of world {folder.name} is damaged ({error}): restore its world.json") from error
     if card.version != WORLD_VERSION:
         raise WorldFault(f"world {card.name!r} has version {card.version}; this server reads {WORLD_VERSION}")
     return card
+
+
+def _card_from(fields: Any) -> WorldCard:
+    card = WorldCard(**fields)
+    if not _ID.fullmatch(card.id) or card.seed < 0:
+        raise ValueError("its fields are not ours")
+    return card
+
+
+def _card_from_log(folder: Path) -> WorldCard | None:
+    try:
+        record, _ = next(iter(read_records(folder / "moments.log")))
+        if record.pop("kind", None) != "card":
+            return None
+        return _card_from(record)
+    except (OSError, StopIteration, ValueError, TypeError):
+        return None
 
 
 class Worlds:
@@ -128,38 +134,57 @@ class Worlds:
         return _read_card(self.root / world_id)
 
     def find(self, name_or_id: str) -> WorldCard | None:
-        """The world with this id, or the newest one with this name."""
+        """The world with this id, or the newest one with this name. Raises WorldFault when its card is damaged."""
+        if _ID.fullmatch(name_or_id) and (self.root / name_or_id).is_dir():
+            return self.card(name_or_id)
         named = [card for card in self.cards() if name_or_id in (card.id, card.name)]
         return max(named, key=lambda card: (card.id == name_or_id, card.created_s), default=None)
 
     def make(self, name: str, seed: int, model: str, fingerprint: str) -> OpenedWorld:
         """A new, empty world. An absent name becomes one that a person can read."""
         world_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(26))
-        name = name or f"world {time.strftime('%Y-%m-%d %H.%M.%S')}"
+        name = name or f"world {time.strftime('%Y-%m-%d %H.%M.%S')} {world_id[:4]}"
         check_name(name)
         card = WorldCard(world_id, name, seed, model, fingerprint, time.time())
         folder = self.root / world_id
         (folder / "states").mkdir(parents=True)
         write_durably(folder / "world.json", json.dumps(asdict(card)).encode())
-        return OpenedWorld(folder, card, {}, 0)
+        sync_folder(self.root)
+        return OpenedWorld(folder, card, {}, 0, is_new=True, is_made=True)
+
+    def drop_empty(self, world_id: str) -> None:
+        """Take back a world that was just made and that nobody could enter."""
+        folder = self.root / world_id
+        if not (folder / "moments.log").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
     def open(self, card: WorldCard) -> OpenedWorld:
-        """Read a world's log, and the newest saved state that is whole."""
+        """Read a world's log, and the newest saved state that is whole. Changes nothing.
+
+        Raises WorldFault when the world was saved and none of what was saved can be read: it is not begun anew.
+        """
         folder = self.root / card.id
         moments: dict[int, Moment] = {}
         heads: list[dict[str, Any]] = []
         end = 0
         log = folder / "moments.log"
         for record, record_end in read_records(log) if log.exists() else ():
-            if record.get("kind") == "head":
+            kind = record.get("kind")
+            if kind == "head":
                 heads.append(record)
-            else:
+            elif kind == "moment":
                 moment = moment_from_record(record)
                 moments[moment.id] = moment
             end = record_end
-        head, state, notes = _newest_state(folder, heads, moments)
+        head, state, notes = _newest_state(folder, heads[-STATES_KEPT:], moments)
+        is_new = not heads and not any((folder / "states").glob("*.safetensors"))
+        if state is None and not is_new:
+            raise WorldFault(
+                f"world {card.name!r} cannot be continued: {'; '.join(notes) or f'its log is damaged at byte {end}'}. "
+                "Nothing was changed: restore its folder from a copy, or name a new world."
+            )
         lost = sum(1 for moment in moments.values() if moment.id > head and not moment.seeded)
-        return OpenedWorld(folder, card, moments, end, head, state, lost, notes)
+        return OpenedWorld(folder, card, moments, end, is_new, head, state, lost, notes)
 
 
 def _newest_state(

@@ -40,6 +40,11 @@ class MatrixState:
     idle_chunks: int = 0
 
     @property
+    def window_start(self) -> int:
+        """Index of the first chunk that the window may hold: chunks of a held frame leave the window as it is."""
+        return max(0, self.chunk_index - self.idle_chunks - len(self.window))
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of window, decoder and last frame; the scene is shared by all states of a session."""
         window = sum(chunk.num_bytes for chunk in self.window)

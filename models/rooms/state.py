@@ -31,6 +31,11 @@ class RoomsState:
         return cls(seed, 0, pose, (), NO_CELLS)
 
     @property
+    def window_start(self) -> int:
+        """Index of the first chunk in the attention window."""
+        return self.window[0].chunk_index if self.window else self.chunk_index
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the tensors that this state holds."""
         return sum(chunk.num_bytes for chunk in self.window) + self.walls.nbytes

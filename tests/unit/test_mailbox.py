@@ -53,6 +53,15 @@ def test_released_keys_are_not_held_any_more():
 def test_a_new_connection_counts_from_zero():
     box = ControlsMailbox()
     box.put(message(900, mouse_x=5_000.0), 0.0)
-    box.restart()
-    box.put(message(0, mouse_x=3.0), 0.0)
+    driver = box.restart()
+    assert box.put(message(0, mouse_x=3.0), 0.0, driver)
     assert box.take(1).controls[0].mouse_dx == 3.0
+
+
+def test_a_driver_who_was_replaced_steers_no_more():
+    box = ControlsMailbox()
+    first = box.restart()
+    second = box.restart()
+    assert not box.put(message(5_000, keys=2), 0.0, first)
+    assert box.put(message(0, keys=1), 0.0, second)
+    assert box.take(1).controls[0].keys == Key.FORWARD

@@ -26,8 +26,11 @@ def test_an_order_is_done_when_its_last_chunk_was_taken_and_said_once():
     orders = Orders(2)
     orders.add(order(7, 4))
     orders.take(0.0)
+    orders.drew()
     assert orders.finished() is None
     orders.take(0.0)
+    assert orders.finished() is None
+    orders.drew()
     assert orders.finished() == 7
     assert orders.finished() is None
 
@@ -42,3 +45,18 @@ def test_too_many_waiting_frames_are_refused():
     orders.add(order(0, 8), max_waiting=10)
     with pytest.raises(ProtocolError, match="waiting"):
         orders.add(order(1, 4), max_waiting=10)
+
+
+def test_another_driver_finds_nothing_of_the_last_one():
+    orders = Orders(2)
+    orders.add(order(0, 2))
+    orders.take(0.0)
+    orders.drew()
+    assert orders.finished() == 0
+    orders.add(order(1, 400))
+    orders.clear()
+    assert orders.is_empty
+    orders.add(order(0, 2))
+    orders.take(0.0)
+    orders.drew()
+    assert orders.finished() == 0

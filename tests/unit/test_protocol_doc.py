@@ -75,7 +75,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         f"| {protocol.MAX_ITEMS:,} |",
         f"{HELLO_TIMEOUT_S:g} s",
         f"{DEAD_MAN_S * 1000:g} ms",
-        f"{MESSAGES_PER_S:g} a second, {BURST_MESSAGES:g} at once",
+        f"{MESSAGES_PER_S:g} a second and one for each frame that was sent, {BURST_MESSAGES:g} at once",
         f"HOST:PORT{HELLO_PATH}",
     )
     assert [text for text in stated if text not in TEXT] == []
