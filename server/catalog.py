@@ -50,11 +50,15 @@ class GrowingCatalog:
         if gone.any():
             self._alive = self._alive & ~gone
 
+    def __contains__(self, block_id: int) -> bool:
+        row = int(np.searchsorted(self._ids[: self._rows], block_id))
+        return row < self._rows and int(self._ids[row]) == block_id
+
     def place(self, block_id: int) -> tuple[int, tuple[Pose, ...], Array]:
         """(chunk index, poses, footprint) of a block. Raises KeyError when no ancestor left it."""
-        row = int(np.searchsorted(self._ids[: self._rows], block_id))
-        if row == self._rows or self._ids[row] != block_id:
+        if block_id not in self:
             raise KeyError(block_id)
+        row = int(np.searchsorted(self._ids[: self._rows], block_id))
         poses = tuple(Pose(*map(float, pose)) for pose in self._poses[row])
         return int(self._chunks[row]), poses, self._footprints[row]
 

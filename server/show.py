@@ -126,7 +126,7 @@ class Show:
         error_m, error_rad = _apart(foreseen, moment.poses[-1])
         figures |= {"prediction_error_m": error_m, "prediction_error_rad": error_rad}
         pose = foreseen.as_tuple() if foreseen else None
-        moves = pager.take_moves(self._world)
+        moves = [note for note in pager.take_moves(self._world) if note.key.block in self._catalog]
         self.tell(Stats(chunk=moment.chunk_index, foreseen=pose, stages_ms=stages_ms, held=is_held, **figures))
         changed = {note.key.block for note in moves}
         if moment.has_block:
