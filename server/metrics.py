@@ -1,4 +1,7 @@
-"""Prometheus metrics: what the memory and the wire did, summed over sessions and never labelled by one. Event loop."""
+"""Prometheus metrics: what the memory and the wire did, summed over sessions and never labelled by one. Event loop.
+
+A session's totals are of its own world, so their sum counts nothing twice; the tiers are of all worlds in each.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 

@@ -5,7 +5,9 @@ Written by the pager thread; read by any thread without a lock.
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 
 from server.pager.blocks import BlockKey
 from server.pager.heads import HeadWants
@@ -48,10 +50,12 @@ class Board:
 
     def sum_up(self, waiting: Collection[BlockKey]) -> None:
         """Replace the snapshot. `waiting` are the committed blocks that the codec does not have yet."""
+        shelves = self._table.worlds
         self.snapshot = Snapshot(
             usage_of(self._table, self._slot_bytes),
-            self._traffic.counters.copy(),
-            len(self._traffic.moves) + len(waiting),
+            {world: shelf.counters.copy() for world, shelf in shelves.items()},
+            Counter(key.world for key in chain(waiting, (key for key, _ in self._traffic.moves))),
+            {world: tuple(shelf.notes) for world, shelf in shelves.items()},
             tuple(self._traffic.notes),
         )
 

@@ -4,10 +4,11 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from server.pager.blocks import BlockKey
+from server.pager.counters import Counters
 from server.pager.decide.place import Plan
 from server.pager.lease import Lease, ReadySet
 from server.pager.moves import MoveNote
@@ -20,22 +21,6 @@ WAIT_LIFE_S = 10.0  # an exact recall that nobody has asked after for this long 
 TURN_S = 1e-6  # by which a waiting head comes after the one that waits longer
 NUM_REMEMBERED = 4  # wanted sets to fall back on; the newest complete one is drawn with
 NUM_NOTES = 512
-
-
-@dataclass(slots=True)
-class Counters:
-    """What happened to blocks and bytes since the pager began. Written by the pager thread."""
-
-    lost: int = 0
-    forgotten: int = 0
-    missed: int = 0
-    fetched_bytes: int = 0
-    spilled_bytes: int = 0
-    disk_read_bytes: int = 0
-    disk_written_bytes: int = 0
-
-    def copy(self) -> "Counters":
-        return replace(self)
 
 
 class Asking(NamedTuple):
@@ -51,7 +36,7 @@ class Asking(NamedTuple):
 class HeadRecord:
     """One head as the engine sees it. `remembered` are its last wanted sets, newest first."""
 
-    base: Counters  # the pager's counters when the head appeared
+    base: Mapping[str, Counters]  # of each world, when the head appeared
     worlds: set[str]  # that it belongs to: the one of its own name, and those of what it wanted
     moves: deque[MoveNote] = field(default_factory=lambda: deque[MoveNote](maxlen=NUM_NOTES))
     ends: deque[MoveNote] = field(default_factory=deque[MoveNote])  # of blocks that are gone: none is left out

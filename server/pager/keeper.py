@@ -166,7 +166,8 @@ class Keeper:
         for slot, held in sorted(opened.held.items(), key=lambda item: item[1].block):
             self._table.adopt(BlockKey(opened.world, held.block), held.generation, slot, now_s)
         for words in opened.notes:
-            self._traffic.note(f"{opened.world}: {words}")
+            self._traffic.note(words, opened.world)
+        self.board.sum_up(self._waiting_keys())  # whoever is answered finds this opening's totals, not the last one's
         opened.answer.give(is_good=True)
 
     def _close(self, closing: Closing) -> None:

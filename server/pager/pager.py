@@ -217,7 +217,9 @@ class Pager:
         return self._keeper.board.snapshot.usage
 
     def stats(self, head: str) -> PagerStats:
-        """Totals since the head was first heard of."""
+        """What the HUD shows. Totals since the head was first heard of, of its own worlds: those that it wanted blocks
+        of, and the one of its own name. Only `tiers` is of all worlds together.
+        """
         return self._recaller.stats(head, is_direct=all(slab.is_direct for slab in list(self._slabs.values())))
 
     # Connections

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from itertools import count
 
 from server.pager.blocks import BlockKey
+from server.pager.counters import total
 from server.pager.heads import STALL_MS, Asking, HeadRecord
 from server.pager.inbox import Ask, Released
 from server.pager.keeper import Keeper
 from server.pager.lease import Fence, Lease, Pins, ReadySet
+from server.pager.table import MAX_NOTES
 from shared.tiers import PagerStats
 
 ASK_AGAIN_S = 1.0  # how often a waiting recall reminds the pager thread, so that its wish does not age
@@ -119,9 +121,11 @@ class Recaller:
         self._put(Released())
 
     def stats(self, head: str, *, is_direct: bool) -> PagerStats:
-        """What the HUD shows. Any thread; totals since the head appeared."""
+        """What the HUD shows. Any thread; totals since the head appeared, of its own worlds."""
         record, snapshot = self.record(head), self._board.snapshot
-        now, base = snapshot.counters, record.base
+        worlds = sorted(snapshot.counters.keys() & frozenset(record.worlds))
+        sums = total(snapshot.counters[world].since(record.base.get(world)) for world in worlds)
+        notes = [*snapshot.common_notes, *(words for world in worlds for words in snapshot.notes[world])]
         return PagerStats(
             tiers=snapshot.usage,
             wanted=tuple(key.block for key in record.wanted),
@@ -131,19 +135,19 @@ class Recaller:
             hits=(record.hits[0], record.hits[1], record.hits[2]),
             chunks=record.chunks,
             stale_chunks=record.stale_chunks,
-            lost=now.lost - base.lost,
-            forgotten=now.forgotten - base.forgotten,
-            missed=now.missed - base.missed + record.late,
-            fetched_bytes=now.fetched_bytes - base.fetched_bytes,
-            spilled_bytes=now.spilled_bytes - base.spilled_bytes,
-            disk_read_bytes=now.disk_read_bytes - base.disk_read_bytes,
-            disk_written_bytes=now.disk_written_bytes - base.disk_written_bytes,
-            queued_moves=snapshot.queued_moves,
+            lost=sums.lost,
+            forgotten=sums.forgotten,
+            missed=sums.missed + record.late,
+            fetched_bytes=sums.fetched_bytes,
+            spilled_bytes=sums.spilled_bytes,
+            disk_read_bytes=sums.disk_read_bytes,
+            disk_written_bytes=sums.disk_written_bytes,
+            queued_moves=sum(snapshot.queued_moves.get(world, 0) for world in worlds),
             stalls=record.stalls,
             preempted=record.preempted,
             longest_wait_ms=record.longest_wait_ms,
             direct_io=is_direct,
-            notes=snapshot.notes,
+            notes=tuple(notes[-MAX_NOTES:]),
         )
 
 

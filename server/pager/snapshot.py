@@ -1,20 +1,22 @@
 """What other threads may know of the block table, as of one instant. Values, made by the pager thread."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from server.pager.heads import Counters
+from server.pager.counters import Counters
 from server.pager.table import Table
 from shared.tiers import Tier, TierUsage
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Fill, totals, queue and faults. Replaced whole, never changed."""
+    """Fill, and by world: totals, queue, and faults in words. Replaced whole, never changed."""
 
     usage: tuple[TierUsage, ...] = ()
-    counters: Counters = field(default_factory=Counters)
-    queued_moves: int = 0
-    notes: tuple[str, ...] = ()
+    counters: Mapping[str, Counters] = field(default_factory=dict[str, Counters])
+    queued_moves: Mapping[str, int] = field(default_factory=dict[str, int])
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    common_notes: tuple[str, ...] = ()  # of no world
 
 
 def usage_of(table: Table, slot_bytes: int) -> tuple[TierUsage, ...]:

@@ -4,13 +4,17 @@ Other threads may look one block up (`blocks.get`) and read its `tiers`; nothing
 come in as arguments. In each tier: free slots + slots of copies + bad slots = all slots (`check`).
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
 from server.pager.blocks import NO_SLOT, Block, BlockKey, Copy, Life
+from server.pager.counters import Counters
 from server.pager.errors import BlockStateError
 from shared.tiers import Tier
+
+MAX_NOTES = 4
 
 
 @dataclass(slots=True)
@@ -37,13 +41,15 @@ class Slots:
 
 @dataclass(slots=True)
 class WorldShelf:
-    """One world's NVME tier: its slots, and its copies, the least recently wanted first."""
+    """One world: the slots of its NVME tier, its copies there, the least recently wanted first, and its totals."""
 
     slots: Slots
     next_generation: int
     order: dict[BlockKey, None] = field(default_factory=dict[BlockKey, None])
     unsaved: dict[BlockKey, None] = field(default_factory=dict[BlockKey, None])  # to be written, oldest first
     stuck: set[BlockKey] = field(default_factory=set[BlockKey])  # could not be written, and never will be
+    counters: Counters = field(default_factory=Counters)
+    notes: deque[str] = field(default_factory=lambda: deque[str](maxlen=MAX_NOTES))  # its faults in words, newest last
     is_closing: bool = False
 
 

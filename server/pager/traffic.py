@@ -8,20 +8,18 @@ from collections import deque
 from collections.abc import Callable
 
 from server.pager.blocks import Block, BlockKey, Life
-from server.pager.heads import Counters
 from server.pager.inbox import Commit
 from server.pager.lease import LeasedBlock, Pins
 from server.pager.moves import ENDS, Move, MoveDone, MoveNote, Movers, Route
-from server.pager.table import Table
+from server.pager.table import MAX_NOTES, Table
 from shared.tiers import Tier
 
 LOG = logging.getLogger(__name__)
 MAX_FAULTS = 2  # failed moves of one block before it is given up
-MAX_NOTES = 4
 
 
 class Traffic:
-    """The moves under way, by block and route; what is on the GPU; and what happened so far."""
+    """The moves under way, by block and route; what is on the GPU; and the faults that concern all worlds."""
 
     def __init__(
         self,
@@ -39,15 +37,15 @@ class Traffic:
         self.moves: dict[tuple[BlockKey, Route], Move] = {}
         self.leased: dict[BlockKey, LeasedBlock] = {}  # what a ready set offers
         self.retiring: list[Block] = []  # GPU copies whose slots are free when no lease holds them
-        self.counters = Counters()
         self.notes: deque[str] = deque(maxlen=MAX_NOTES)
         self.is_changed = False  # `leased` differs from what was last published
 
-    def note(self, words: str) -> None:
-        """Say a fault once on the HUD and in the log."""
-        if words not in self.notes:
-            self.notes.append(words)
-            LOG.warning("pager fault=%r", words)
+    def note(self, words: str, world: str | None = None) -> None:
+        """Say a fault once on the HUD and in the log: of a world to its own heads only, else to all."""
+        notes = self.notes if world is None else self._table.worlds[world].notes
+        if words not in notes:
+            notes.append(words)
+            LOG.warning("pager fault=%r world=%s", words, world)
 
     def under_way(self, route: Route) -> int:
         return sum(move.route is route for move in self.moves.values())
@@ -82,10 +80,11 @@ class Traffic:
     def end_life(self, block: Block, life: Life) -> None:
         """The block is lost or forgotten: its moves are cancelled, and each copy leaves when no move reads it."""
         self._table.end_life(block, life)
+        shelf = self._table.worlds[block.key.world]
         if life is Life.LOST:
-            self.counters.lost += 1
-        elif not self._table.worlds[block.key.world].is_closing:
-            self.counters.forgotten += 1
+            shelf.counters.lost += 1
+        elif not shelf.is_closing:
+            shelf.counters.forgotten += 1
         for route in Route:
             if move := self.moves.get((block.key, route)):
                 move.is_cancelled = route is not Route.ERASE
@@ -128,9 +127,9 @@ class Traffic:
             bad = done.is_slot_bad or (move.route is Route.WRITE and done.error is not None)
             self._table.end(block, to, failed=done.has_failed, is_slot_bad=bad)
         if done.error is not None:
-            self.note(f"a block of {move.key.world}: {done.error}")
+            self.note(f"a block of this world: {done.error}", move.key.world)
         if not done.has_failed and to is not None:
-            self._count(move.route, done.num_bytes)
+            self._count(move, done.num_bytes)
             self._tell(MoveNote(move.key, source, to))
         if block.is_alive:
             self._follow_up(block, done)
@@ -152,7 +151,7 @@ class Traffic:
                 self.leased[block.key] = self._lend(block)
                 self.is_changed = True
             case Route.READ if done.error is not None:
-                self.counters.missed += 1
+                shelf.counters.missed += 1
                 if block.faults >= MAX_FAULTS:
                     self._give_up_reading(block, is_damaged=done.is_damaged)
             case Route.WRITE if done.error is not None:
@@ -195,8 +194,8 @@ class Traffic:
         self.moves[(block.key, route)] = move
         self._movers.submit(move)
 
-    def _count(self, route: Route, num_bytes: int) -> None:
-        counters = self.counters
+    def _count(self, move: Move, num_bytes: int) -> None:
+        counters, route = self._table.worlds[move.key.world].counters, move.route
         if route in (Route.READ, Route.RAISE):
             counters.fetched_bytes += num_bytes
         if route is Route.READ:

@@ -40,6 +40,7 @@ class Paging:
         self.pagers.append(pager)
         if opens:
             pager.durable_at_start = pager.open_world(world, self.folder)
+            pager.stats(world)  # the world's head counts from here on
         return pager
 
     @staticmethod

@@ -148,8 +148,8 @@ def test_05_every_failed_read_is_a_miss_and_never_a_hit(paging, code):
     paging.trouble.read_errors.extend([code] * 2)
     assert paging.recall_exact(pager, [0]) == []
     assert pager.recall("h", [paging.key(0)]).missing == (paging.key(0),)
-    assert pager.stats("h").missed > 0
-    assert pager.stats("h").notes
+    assert pager.stats("w").missed > 0
+    assert pager.stats("w").notes
     assert paging.recall_exact(pager, [1, 2]) == [1, 2]
 
 
@@ -227,7 +227,7 @@ def test_09_a_slot_of_the_right_size_and_all_zeros_is_not_a_block(paging):
     paging.commit(pager, range(8))
     overwrite_slot(paging, pager, 0)
     assert paging.recall_exact(pager, [0, 1]) == [1]
-    assert pager.stats("h").lost == 1
+    assert pager.stats("w").lost == 1
 
 
 @pytest.mark.parametrize("harm", ["torn", "zeroed", "flipped"])
@@ -289,7 +289,7 @@ def test_13_a_full_log_is_rewritten_or_says_that_it_could_not_be(paging):
     paging.trouble.sync_errors.extend([0, errno.EIO])  # data, then the rewriting
     paging.commit(pager, [2], flushes=False)
     pager.flush(5.0)
-    assert any("could not write the log" in note for note in pager.stats("h").notes)
+    assert any("could not write the log" in note for note in pager.stats("w").notes)
     paging.commit(pager, [3])
     paging.pagers.pop().close()
     assert {0, 1, 3} <= paging.pager(nvme=8).durable_at_start
@@ -300,7 +300,7 @@ def test_14_a_block_that_is_being_written_is_read_from_memory_never_from_the_dis
     paging.trouble.is_stalled = True
     pager.commit(paging.key(0), paging.fresh(0))
     assert paging.recall_exact(pager, [0]) == [0]
-    assert pager.stats("h").disk_read_bytes == 0
+    assert pager.stats("w").disk_read_bytes == 0
     assert not pager.is_durable(paging.key(0))
     paging.trouble.is_stalled = False
     assert pager.flush(10.0)
@@ -392,8 +392,8 @@ def test_20_a_disk_that_others_fill_costs_no_block_because_the_slab_has_its_spac
     fd = disk.open(paging.folder / "hog", is_direct=False, create=True)
     disk.allocate(fd, disk.free_bytes(paging.folder))
     paging.commit(pager, range(30))
-    assert pager.stats("h").lost == 0
-    assert not [note for note in pager.stats("h").notes if "direct" not in note]
+    assert pager.stats("w").lost == 0
+    assert not [note for note in pager.stats("w").notes if "direct" not in note]
 
 
 def test_21_one_victim_that_cannot_leave_does_not_wedge_forgetting(paging):
@@ -425,8 +425,8 @@ def test_22_direct_io_that_is_accepted_and_then_refused_is_seen_and_told(paging)
     pager = paging.pager(disk=disk, dram=4, gpu=4)
     paging.commit(pager, range(8))
     assert paging.recall_exact(pager, [0, 1]) == [0, 1]
-    assert not pager.stats("h").direct_io
-    assert any("direct IO" in note for note in pager.stats("h").notes)
+    assert not pager.stats("w").direct_io
+    assert any("direct IO" in note for note in pager.stats("w").notes)
     if fincore := shutil.which("fincore"):
         line = [fincore, "--bytes", "--noheadings", "--output", "RES", paging.folder / "blocks.slab"]
         resident = int(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
@@ -485,7 +485,7 @@ def test_25_scales_are_inside_the_checksum(paging):
     paging.commit(pager, range(8))
     overwrite_slot(paging, pager, 0, data=b"\x55", at=pager.layout.scales_at + 3)
     assert paging.recall_exact(pager, [0, 1]) == [1]
-    assert any("scales is damaged" in note for note in pager.stats("h").notes)
+    assert any("scales is damaged" in note for note in pager.stats("w").notes)
 
 
 def test_26_an_opening_that_fails_leaves_the_open_worlds_as_they_were(paging, tmp_path_factory):

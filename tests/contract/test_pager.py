@@ -126,16 +126,16 @@ def test_a_full_nvme_tier_forgets_the_least_recently_wanted_and_the_walk_goes_on
 
 def test_a_disk_too_slow_for_the_walk_loses_blocks_and_says_how_many(paging):
     pager = paging.pager(dram=4)
-    pager.stats("h")
+    pager.stats("w")
     paging.trouble.write_s = 0.05
     for block in range(40):
         pager.commit(paging.key(block), paging.fresh(block))
         time.sleep(0.002)
-    wait_for(lambda: pager.stats("h").lost > 0)
+    wait_for(lambda: pager.stats("w").lost > 0)
     paging.trouble.write_s = 0.0
     assert pager.flush(20.0)
     kept = sum(bool(tiers) for tiers in pager.tiers_of(keys(paging, *range(40))))
-    assert kept + pager.stats("h").lost == 40
+    assert kept + pager.stats("w").lost == 40
 
 
 def test_without_a_disk_tier_blocks_live_in_memory_and_are_never_durable(paging):
@@ -221,12 +221,12 @@ def test_a_slab_is_never_shrunk_under_its_blocks_and_grows_when_asked(paging):
     paging.pagers.pop().close()
     smaller = paging.pager(nvme=4)
     assert smaller.durable_at_start == set(range(8))
-    assert any("more than --nvme" in note for note in smaller.stats("h").notes)
+    assert any("more than --nvme" in note for note in smaller.stats("w").notes)
     paging.pagers.pop().close()
     larger = paging.pager(nvme=16)
     assert larger.durable_at_start == set(range(8))
     paging.commit(larger, range(8, 16))
-    assert larger.stats("h").forgotten == 0
+    assert larger.stats("w").forgotten == 0
 
 
 WALKER = """
