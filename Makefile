@@ -7,10 +7,10 @@ PORT ?= 8765
 URL ?= ws://127.0.0.1:$(PORT)/ws
 VENV := .venv
 PY := $(VENV)/bin/python
-STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 comma := ,
+STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: install play serve client check test test-slow size clean
+.PHONY: install play serve client client-install check test test-slow size clean
 
 install: $(STAMP)
 
@@ -29,8 +29,12 @@ play: install
 serve: install
 	@$(PY) -m server serve --host $(HOST) --port $(PORT) $(ARGS)
 
-client: install
+# the client alone installs no torch; a venv that has everything already serves it as well
+client: | $(if $(wildcard $(VENV)/.installed-*),,client-install)
 	@$(PY) -m client $(URL) $(ARGS)
+
+client-install:
+	@$(MAKE) --no-print-directory install EXTRAS=client
 
 check: install
 	$(VENV)/bin/ruff format --check .

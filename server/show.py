@@ -105,7 +105,8 @@ class Show:
                 seat.outbox.push(packed[seat.welcome.codec])
 
     def _packed(self, frame: DrawnFrame, blank: OutFrame, codec: Codec) -> OutFrame:
-        return replace(blank, codec=codec, data=compress(frame.pixels, codec))
+        sha = blank.sha if codec == "png" else ""  # of a jpeg it would say nothing
+        return replace(blank, codec=codec, data=compress(frame.pixels, codec), sha=sha)
 
     # ---- memory ----
 

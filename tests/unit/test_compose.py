@@ -34,7 +34,8 @@ def test_the_gpu_profile_reserves_one_gpu_and_the_cpu_profile_none() -> None:
 
 @EVERY
 def test_worlds_are_on_a_mounted_volume(service: dict[str, Any]) -> None:
-    (volume,) = service["volumes"]
+    volume, *weights = service["volumes"]
+    assert all(other["read_only"] for other in weights)
     assert (volume["type"], volume["target"]) == ("bind", "/worlds")
     assert "WORLDS_DIR" in volume["source"]
     command = service["command"]
