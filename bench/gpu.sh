@@ -39,10 +39,10 @@ step() { # NAME LIMIT_S COMMAND...: exit status and seconds go to a file beside 
 }
 
 rm -f "$OUT"/*.json "$OUT/steps.txt"
-step parity 120 "$PYTHON" -m models.matrix_game_2.parity "$GOLDEN" --json "$OUT/parity.json"
-step model 150 "$PYTHON" -m bench model --model matrix-game-2 --random-weights --model-config "$CONFIG" \
+step parity 60 "$PYTHON" -m models.matrix_game_2.parity "$GOLDEN" --json "$OUT/parity.json"
+step model 120 "$PYTHON" -m bench model --model matrix-game-2 --random-weights --model-config "$CONFIG" \
   --repeats "$REPEATS" --json "$OUT/model.json"
-step walk 480 "$PYTHON" -m bench.gpu_walk --model-config "$CONFIG" --chunks "$CHUNKS" --chunk-ms "$CHUNK_MS" \
+step walk 400 "$PYTHON" -m bench.gpu_walk --model-config "$CONFIG" --chunks "$CHUNKS" --chunk-ms "$CHUNK_MS" \
   --unpaced-s "$UNPACED_S" --folder "$FOLDER" --json "$OUT/walk.json"
 
 "$PYTHON" - "$OUT" <<'PY'

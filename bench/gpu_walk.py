@@ -21,7 +21,7 @@ import torch
 
 from bench.pager_measure import percentile
 from bench.report import command_line, write_report
-from models.base import FreshBlock, ModelState, RecalledBlock
+from models.base import Array, FreshBlock, ModelState, RecalledBlock
 from models.matrix_game_2.load import load_model
 from models.matrix_game_2.model import MatrixGame2Model
 from server.pager.blocks import BlockKey
@@ -74,7 +74,7 @@ class Walk:
         block = beginning.chunks[0].block
         assert block is not None
         self._laid = block
-        self._blocks: list[FreshBlock] = []
+        self._footprints: list[Array] = []
         self.taken = Taken()
 
     def lay(self) -> None:
@@ -110,7 +110,7 @@ class Walk:
 
     def _choose(self) -> tuple[int, ...]:
         resting = {block for recall in self._resting for block in recall}
-        old = range(max(LAID_BLOCKS, len(self._blocks) - YOUNGEST_CHUNKS))
+        old = range(max(LAID_BLOCKS, len(self._footprints) - YOUNGEST_CHUNKS))
         candidates = [block for block in old if block not in resting]
         chosen = tuple(sorted(self._dice.sample(candidates, self._model.max_recall)))
         self._resting.append(chosen)
@@ -125,7 +125,7 @@ class Walk:
             self._pager.foresee(WORLD, lambda: [(due_s, [BlockKey(WORLD, block) for block in coming])])
             began_s = time.perf_counter()
             recall = [
-                RecalledBlock(one.key.block, one.key.block, one.kv, {}, self._blocks[one.key.block].footprint, ())
+                RecalledBlock(one.key.block, one.key.block, one.kv, {}, self._footprints[one.key.block], ())
                 for one in self._buffer.fill(lease)
             ]
             if self._model.device.type == "cuda":
@@ -146,10 +146,8 @@ class Walk:
         self._commit(step.block)
 
     def _commit(self, block: FreshBlock) -> None:
-        self._pager.commit(BlockKey(WORLD, len(self._blocks)), block)
-        self._blocks.append(
-            FreshBlock(block.kv[:0], {}, block.footprint, ())
-        )  # its place alone: the K,V are the pager's
+        self._pager.commit(BlockKey(WORLD, len(self._footprints)), block)
+        self._footprints.append(block.footprint)
 
     def _usual_s(self) -> float:
         return 1e-3 * (self.taken.work_ms[-1] if self.taken.work_ms else 1000.0)
@@ -225,7 +223,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"{options.folder.absolute()} has less than {needed / 1e9:.1f} GB free", file=sys.stderr)
         return 1
     walk(model, options.folder, Terms(2))  # what is compiled at first use is compiled here
-    paced = walk(model, options.folder, Terms(options.chunks, options.chunk_ms / 1e3))
+    chunk_s = options.chunk_ms / 1e3
+    paced = walk(model, options.folder, Terms(options.chunks, chunk_s, 1.1 * options.chunks * chunk_s))
     unpaced = walk(model, options.folder, Terms(options.chunks, 0.0, options.unpaced_s))
     is_good = paced["stalls"] == paced["lost"] == 0
     figures = {"ok": is_good, "random_weights": True, "model_config": model.config.name, "device": str(model.device)}
