@@ -5,6 +5,7 @@ import sys
 
 BENCHES = {
     "codec": "int4: bits, error and speed against memcpy",
+    "drift": "does a long walk keep its contrast, colour and detail?",
     "eviction": "what DRAM should forget: ours, LRU, FIFO and an oracle",
     "identity": "byte identity over tiers",
     "io": "the slab against fio and file formats",

@@ -1,6 +1,7 @@
 """What rooms promises as a WorldModel: pure steps, immutable states, blocks without a position or pixels."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -163,3 +164,9 @@ def test_steering_turns_and_walks_at_the_models_pace(model, beginning):
 def test_a_picture_to_begin_with_is_refused(model):
     with pytest.raises(ValueError, match="seed"):
         model.begin(1, np.zeros((64, 96, 3), np.uint8))
+
+
+def test_two_noise_seeds_give_two_continuations_of_one_start(model, beginning):
+    frames = [drawn(model, replace(beginning.state, seed=seed), AHEAD)[0] for seed in (1, 2, 1)]
+    assert (frames[0] != frames[1]).any()
+    assert (frames[0] == frames[2]).all()
