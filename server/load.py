@@ -54,6 +54,8 @@ def load_model(settings: Settings) -> WorldModel:
         if settings.seed_image is not None:
             model.seed_image = read_seed_image(settings.seed_image)
         return model
+    if settings.random_weights or settings.model_settings:
+        raise ValueError("--random-weights and --model-config belong to matrix-game-2; rooms has weights and one size")
     from models.rooms.model import RoomsModel  # noqa: PLC0415 - only the model that is asked for is imported
 
     return RoomsModel(settings.weights / "weights.safetensors") if settings.weights else RoomsModel()
