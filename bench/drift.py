@@ -28,7 +28,7 @@ TRUE_FRAMES = 600
 
 
 def liveliness(frames: np.ndarray) -> dict[str, float]:
-    """Of frames [F, H, W, 3], means: contrast (std of luma), saturation (max - min), sharpness (luma gradient squared)."""
+    """Of frames [F, H, W, 3], means: contrast (std of luma), saturation (max - min), sharpness (luma gradient)."""
     bright = luma(frames)  # [F, H, W]
     spread = frames.max(-1).astype(np.float32) - frames.min(-1)
     along, down = np.diff(bright, axis=2), np.diff(bright, axis=1)
