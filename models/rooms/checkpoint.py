@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from models.rooms.patches import PatchBasis
 
 WEIGHTS = Path(__file__).with_name("weights.safetensors")
+_REFINER = "refiner."
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any] | None = None) -> None:
@@ -43,3 +44,15 @@ def load_weights(path: Path = WEIGHTS) -> tuple[dict[str, torch.Tensor], PatchBa
     tensors = load_file(path)
     network = {n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")}
     return network, PatchBasis.from_tensors(tensors)
+
+
+def add_refiner(network: Path, refiner: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write the shipped file anew: what `network` holds, with this refiner in bfloat16 beside it."""
+    kept = {name: tensor for name, tensor in load_file(network).items() if not name.startswith(_REFINER)}
+    save_tensors(path, {**kept, **{f"{_REFINER}{name}": tensor.bfloat16() for name, tensor in refiner.items()}})
+
+
+def load_refiner_weights(path: Path = WEIGHTS) -> dict[str, torch.Tensor] | None:
+    """Return the refiner's weights by parameter name, or None where a file has none."""
+    found = {n.removeprefix(_REFINER): t for n, t in load_file(path).items() if n.startswith(_REFINER)}
+    return found or None

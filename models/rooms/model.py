@@ -28,8 +28,9 @@ from models.base import (
     Step,
 )
 from models.rooms import retrieval, steering
-from models.rooms.checkpoint import WEIGHTS, load_weights
+from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
+from models.rooms.refiner import Refiner
 from models.rooms.remembered import WindowChunk, from_block, from_window, planar, pose_rows
 from models.rooms.rotation import HEAD
 from models.rooms.sampling import TIMES_COVERED, TIMES_NEW, draw, encoded
@@ -85,6 +86,7 @@ class RoomsModel:
         network = RoomsNetwork()
         network.load_state_dict(tensors)
         self.network = network.requires_grad_(False).to(self.device, self.dtype).eval()
+        self.refiner = _loaded_refiner(load_refiner_weights(weights), self.device, self.dtype)
         self.fingerprint = hashlib.blake2b(weights.read_bytes() + _LAYOUT.encode(), digest_size=16).hexdigest()
 
     def begin(self, seed: int, image: Pixels | None = None) -> Beginning:
@@ -170,13 +172,31 @@ class RoomsModel:
         return Step(after, self._block(chunk) if chunk.is_kept else None, timings_ms)
 
     def _frames(self, chunk: WindowChunk) -> Generator[DrawnFrame, None, None]:
-        pictures = ((self.basis.decode(chunk.latents) + 1.0) * 127.5).round().to(torch.uint8).numpy()
+        pictures = ((self._decoded(chunk.latents) + 1.0) * 127.5).round().to(torch.uint8).numpy()
         for pose, picture in zip(chunk.poses, pictures, strict=True):
             yield DrawnFrame(picture, pose)
+
+    @torch.no_grad()
+    def _decoded(self, latents: torch.Tensor) -> torch.Tensor:
+        """Return what is shown of latents [C, N, CHANNELS]: RGB [C, H, W, 3] in -1..1, refined where weights allow."""
+        pictures = self.basis.decode(latents)
+        if self.refiner is None:
+            return pictures
+        return self.refiner(pictures.to(self.device)).cpu().clamp(-1.0, 1.0)
 
     def _block(self, chunk: WindowChunk) -> FreshBlock:
         points = chunk.points.flatten(0, 1).numpy()
         return FreshBlock(chunk.kv.bfloat16(), {"depth": chunk.depth}, points, chunk.poses)
+
+
+def _loaded_refiner(
+    tensors: dict[str, torch.Tensor] | None, device: torch.device, dtype: torch.dtype
+) -> Refiner | None:
+    if tensors is None:
+        return None
+    refiner = Refiner()
+    refiner.load_state_dict(tensors)
+    return refiner.requires_grad_(False).to(device, dtype).eval()
 
 
 def _shown_share(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> float:
