@@ -1,4 +1,10 @@
-"""What can go wrong in the pager, by whose fault it is. A failed move is a value (`MoveDone`), never one of these."""
+"""What can go wrong in the pager, by whose fault it is. A failed move is a value (`MoveDone`), never one of these.
+
+PagerError
+  BudgetError      the operator's numbers cannot work
+  WorldFault       a world's folder cannot be opened, written or trusted; the whole server has only this one
+  BlockStateError  our own fault
+"""
 
 
 class PagerError(Exception):
@@ -10,7 +16,7 @@ class BudgetError(PagerError):
 
 
 class WorldFault(PagerError):  # noqa: N818  # the word of design.md: the world's fault
-    """A world's folder cannot be opened or used. The text says what happened and what to do."""
+    """A world's folder cannot be opened, written or trusted. The text says what happened, what it means, what to do."""
 
 
 class BlockStateError(PagerError):
