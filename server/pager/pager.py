@@ -17,7 +17,7 @@ from server.pager.blocks import Block, BlockKey
 from server.pager.budgets import Budgets, slot_counts
 from server.pager.codec import Codec
 from server.pager.decide.place import Plan
-from server.pager.errors import BlockStateError, WorldFault
+from server.pager.errors import BlockStateError
 from server.pager.header import block_fingerprint
 from server.pager.inbox import Answer, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Stop
 from server.pager.keeper import Keeper
@@ -28,10 +28,10 @@ from server.pager.move.carry import Carrier, Device
 from server.pager.move.cuda import CudaArena, CudaDevice, CudaFence, step_event
 from server.pager.move.disk import DiskIO, RealDisk
 from server.pager.move.inline import InlineDevice
-from server.pager.move.recover import OpenSlab, SlabOpener
-from server.pager.move.slab import Slab
+from server.pager.move.recover import SlabOpener
 from server.pager.move.workers import Workers
 from server.pager.moves import MoveDone, MoveNote
+from server.pager.open_worlds import OpenWorlds
 from server.pager.recall_buffer import RecallBuffer
 from server.pager.recaller import Recaller, no_fence
 from server.pager.table import Table
@@ -68,8 +68,8 @@ class Pager:
         self._gpu, carrying = self._make_device(gpu_slots, device)
         marks = block_fingerprint(fingerprint, self.layout)
         self._opener = SlabOpener(RealDisk() if disk is None else disk, self.layout, marks, budgets.nvme_bytes)
-        self._slabs: dict[str, Slab] = {}
-        self._open: dict[str, OpenSlab] = {}
+        self._worlds = OpenWorlds(self._opener.disk, self._give)
+        self._slabs = self._worlds.slabs
         self._is_closed = False
         self._table = Table(self._gpu.num_slots, self._dram.num_slots)
         self._movers = Workers(Carrier(self.layout, marks, self._dram, carrying, self._slabs), self._give)
@@ -88,40 +88,36 @@ class Pager:
 
     def open_world(self, world: str, folder: Path) -> frozenset[int]:
         """Open or make the world's slab; returns the ids of its durable blocks. Raises WorldFault in words."""
-        if world in self._open:
-            raise WorldFault(f"{world} is open already")
+        self._worlds.check_may_open(world, folder)
         opened = self._opener.open(folder)
-        self._open[world] = opened
-        self._slabs[world] = opened.slab
+        self._worlds.add(world, folder, opened)
         answer = Answer()
         self._put(Opened(world, opened.num_slots, opened.held, opened.first_generation, opened.notes, answer))
         answer.ready.wait()
         return frozenset(held.block for held in opened.held.values())
 
     def close_world(self, world: str, drain_s: float = DRAIN_S) -> None:
-        """Wait a bounded time for its writes, then let go of it. Its leases must have been released."""
-        opened = self._open.get(world)
-        if opened is None:
-            return
-        self._flush(world, drain_s)
-        answer = Answer()
-        self._put(Closing(world, answer))
-        del self._open[world]
-        if answer.ready.wait(drain_s):  # otherwise a mover is stuck in the disk: its file must stay open
-            del self._slabs[world]
-            opened.slab.close()
-            self._opener.disk.close(opened.lock_fd)
+        """Wait for its writes, then let go of it; for at most 2 * drain_s. Its leases must have been released.
 
-    def close(self) -> None:
-        """Close every world and end every thread. May be called twice."""
+        When a write hangs in the disk, the world is let go of as soon as that has ended, and cannot be opened before.
+        """
+        if world in self._worlds:
+            self._flush(world, drain_s)
+            self._worlds.close([world], drain_s)
+
+    def close(self, drain_s: float = DRAIN_S) -> None:
+        """Close every world and end every thread; in at most 4 * drain_s, whatever the disk does. May be called twice.
+
+        A thread that hangs in the disk is left behind; it does not keep the process from ending.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        for world in list(self._open):
-            self.close_world(world)
-        self._movers.stop()
+        self._flush(None, drain_s)
+        self._worlds.close(self._worlds.names(), drain_s)
+        self._movers.stop(drain_s)
         self._put(Stop())
-        self._thread.join(DRAIN_S)
+        self._thread.join(drain_s)
 
     # The engine's side
 
@@ -129,7 +125,7 @@ class Pager:
         """Take a block over: encoded once in the background, then a DRAM copy, then an NVME copy. Never waits."""
         if tuple(fresh.kv.shape) != self.layout.spec.shape or fresh.kv.dtype is not torch.bfloat16:
             raise ValueError(f"{key}: K,V are {tuple(fresh.kv.shape)} {fresh.kv.dtype}, not {self.layout.spec.shape}")
-        if key.world not in self._open:
+        if key.world not in self._worlds:
             raise BlockStateError(f"{key} was committed to a world that is not open")
         if key in self._table.blocks:
             raise BlockStateError(f"{key} was committed twice")
@@ -236,8 +232,8 @@ class Pager:
         self._put(Flush(world, answer))
         return answer.ready.wait(timeout_s) and answer.is_good
 
-    def _give(self, done: MoveDone) -> None:
-        self._put(done)
+    def _give(self, message: MoveDone | Closing) -> None:
+        self._put(message)
 
     def _lend(self, block: Block) -> LeasedBlock:
         """Views of a block's GPU slot, made once when it arrives. Pager thread."""

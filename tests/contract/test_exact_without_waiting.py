@@ -29,7 +29,8 @@ def test_what_cannot_come_is_not_waited_for(paging):
     pager.forget([paging.key(0)])
     keys = [paging.key(0), paging.key(1)]
     paging.wait_for(lambda: pager.is_complete("h", keys))
-    assert pager.recall_exact("h", keys, 0.0).missing == (paging.key(0),)
+    with pager.recall_exact("h", keys, 0.0) as lease:
+        assert lease.missing == (paging.key(0),)
 
 
 def test_a_listener_that_fails_holds_nothing_up(paging):

@@ -5,16 +5,14 @@ is free is the pager thread's business. Order of a write: data, sync, record, sy
 exception; whatever does not check is a fault.
 """
 
-import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from server.pager.header import Check, Identity
 from server.pager.layout import SlotLayout, round_up
 from server.pager.move.disk import DiskIO, read_fully, write_fully
+from server.pager.move.hands import Hands, Readers
 from server.pager.move.manifest import Kind, Manifest, Record
 
 PIECE_BYTES = 16 << 20  # also how soon a cancelled read stops
@@ -66,8 +64,8 @@ class Slab:
         self._manifest = manifest
         self._layout = layout
         self._piece_bytes = piece_bytes
-        self._hands = ThreadPoolExecutor(num_hands, "pager-hand") if num_hands > 1 else None
-        self._reads = _Pending()
+        self._hands = Hands(self._write_piece, num_hands) if num_hands > 1 else None
+        self._readers = Readers()
         self.is_direct = is_direct
 
     @property
@@ -85,7 +83,7 @@ class Slab:
         at = slot_at(self._layout, slot)
         size = self._layout.moved_bytes
         check = Check(self._layout, Identity(self.fingerprint, self.store_id, block, generation))
-        with self._reads:
+        with self._readers:
             try:
                 for start in range(0, size, self._piece_bytes):
                     if is_cancelled():
@@ -121,7 +119,7 @@ class Slab:
 
     def close(self) -> None:
         if self._hands is not None:
-            self._hands.shutdown()
+            self._hands.close()
         self._disk.close(self._fd)
         self._manifest.close()
 
@@ -129,7 +127,7 @@ class Slab:
         """All pieces of all slots, `num_hands` at a time, so that the disk does not wait for the next call."""
         size = self._layout.moved_bytes
         pieces = [(item, start) for item in items for start in range(0, size, self._piece_bytes)]
-        errors = self._hands.map(self._write_piece, pieces) if self._hands else map(self._write_piece, pieces)
+        errors = self._hands.map(pieces) if self._hands else map(self._write_piece, pieces)
         faults: dict[int, str] = {}
         for (item, _), error in zip(pieces, errors, strict=True):
             if error is not None:
@@ -138,7 +136,7 @@ class Slab:
 
     def _write_piece(self, piece: tuple[SlotWrite, int]) -> str | None:
         item, start = piece
-        self._reads.wait_until_none(WRITE_YIELD_S)  # a read has a deadline, a write has none
+        self._readers.wait_until_none(WRITE_YIELD_S)  # a read has a deadline, a write has none
         data = item.data[start : start + self._piece_bytes]
         try:
             write_fully(self._disk, self._fd, data, slot_at(self._layout, item.slot) + start)
@@ -179,26 +177,3 @@ def slots_at(layout: SlotLayout) -> int:
     """Offset of the first slot: aligned as the slots are."""
     huge = 2 << 20
     return huge if layout.slot_bytes % huge == 0 else round_up(SLAB_HEAD_BYTES, 4096)
-
-
-class _Pending:
-    """How many reads are under way. Entered by readers; the writer waits, but never for long."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._count = 0
-
-    def __enter__(self) -> None:
-        with self._changed:
-            self._count += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._count -= 1
-            self._changed.notify_all()
-
-    def wait_until_none(self, timeout_s: float) -> None:
-        until_s = time.monotonic() + timeout_s
-        with self._changed:
-            while self._count and (left_s := until_s - time.monotonic()) > 0:
-                self._changed.wait(left_s)

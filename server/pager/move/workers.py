@@ -6,6 +6,7 @@ the mover's alone. Writes and erasures that wait together are made durable toget
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
@@ -44,12 +45,16 @@ class Workers:
         self._queues[move.route].put(move)
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Let each thread finish what it was given, and end it. One that is stuck in a disk is left behind."""
+        """Let each thread finish what it was given, and end it. One that is stuck in a disk is left behind.
+
+        Waits for all of them together at most `timeout_s`.
+        """
         for queue in {id(queue): queue for queue in self._queues.values()}.values():
             for _ in range(NUM_READERS):
                 queue.put(None)
+        until_s = time.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(timeout_s)
+            thread.join(max(0.0, until_s - time.monotonic()))
 
     def _run(self, queue: "_Queue") -> None:
         while (move := queue.get()) is not None:
