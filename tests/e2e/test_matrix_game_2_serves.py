@@ -13,6 +13,7 @@ import pytest
 from client.headless import walk, walk_exact
 from client.wire import Visit
 from models.matrix_game_2.config import CONFIG_FOLDER, load_config
+from tests.e2e.wire_client import WireClient, close_all, receive
 from tests.official_folder import write_official_folder
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +82,24 @@ def test_the_shipped_tiny_config_serves_and_the_headless_client_walks(tmp_path):
     assert report.frames_shown > 20
     assert report.chunks > 5
     assert report.random_weights
+
+
+async def test_a_player_who_stands_still_is_told_that_the_picture_is_held(tmp_path):
+    idle_chunks = load_config("tiny").idle_chunks
+    with tiny_server(tmp_path, "--random-weights") as url:
+        client = await WireClient.enter(url)
+        assert client.welcome.capabilities == ["random-weights"]
+        held, last_chunk = [], 0
+        while not held or last_chunk < 2 + idle_chunks:
+            message = await receive(client.socket)
+            if message.type == "frame":
+                client.ack = message.id
+                await client.send_input()
+            elif message.type == "stats":
+                last_chunk = message.chunk
+                held += [message.chunk] if message.held else []
+        await close_all()
+    assert held[0] == 1 + idle_chunks
 
 
 def test_a_weights_folder_in_the_official_layout_is_served_and_its_world_goes_on(tmp_path):
