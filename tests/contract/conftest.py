@@ -82,9 +82,6 @@ class Paging:
     def wait_for(self, condition, timeout_s=10.0):
         wait_for(condition, timeout_s)
 
-    def keeper_table(self, pager):
-        return pager._table
-
 
 def wait_for(condition, timeout_s=10.0):
     until_s = time.monotonic() + timeout_s
