@@ -1,20 +1,17 @@
-"""The exception tree of the server. A fault of the world is usually a value; these stop an operation, not the server.
+"""What stops an operation of the server, not the server. A fault of the world is a value wherever it can be one.
 
-ServerFault
-  WorldFault     a world folder cannot be opened, written or trusted; the text says what to do
-  Refused        a client may not have what it asked for; `code` goes to the wire
+    PagerError       server/pager/errors.py: BudgetError, WorldFault, BlockStateError
+    Refused          a client may not have what it asked for; `code` goes to the wire
+
+The texts are for users: what happened, what it means, what to do.
 """
 
+from server.pager.errors import WorldFault
 
-class ServerFault(Exception):  # noqa: N818 - a fault of the world, a refusal: not always an error of ours
-    """Base of what the server raises on purpose. Its text is for users: what happened, what it means, what to do."""
-
-
-class WorldFault(ServerFault):
-    """A world folder cannot be opened, written or trusted."""
+__all__ = ["Refused", "WorldFault"]
 
 
-class Refused(ServerFault):
+class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
     """A client may not have what it asked for."""
 
     def __init__(self, code: str, text: str) -> None:
