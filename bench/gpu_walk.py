@@ -214,7 +214,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Walk twice; exit 0 when the paced walk had no stall and lost nothing."""
+    """Walk twice; exit 0 when the paced walk lost nothing and, on a GPU, never stalled."""
     options = parser().parse_args(argv)
     torch.set_grad_enabled(False)
     model = load_model(options.model_config, random_weights=True)
@@ -226,7 +226,8 @@ def main(argv: Sequence[str]) -> int:
     chunk_s = options.chunk_ms / 1e3
     paced = walk(model, options.folder, Terms(options.chunks, chunk_s, 1.1 * options.chunks * chunk_s))
     unpaced = walk(model, options.folder, Terms(options.chunks, 0.0, options.unpaced_s))
-    is_good = paced["stalls"] == paced["lost"] == 0
+    is_judged = model.device.type == "cuda"  # on a CPU, drawing itself takes the cores that the pager needs
+    is_good = paced["lost"] == 0 and not (is_judged and paced["stalls"])
     figures = {"ok": is_good, "random_weights": True, "model_config": model.config.name, "device": str(model.device)}
     figures |= {"dtype": str(model.dtype), "paced": paced, "unpaced": unpaced}
     report = write_report(options.path, command_line(), figures)
