@@ -242,6 +242,8 @@ class Pager:
         return LeasedBlock(block.key, block.serial, slot, packed, self._codec.side_of(packed))
 
     def _note_move(self, note: MoveNote) -> None:
+        if self._table.worlds[note.key.world].is_closing:
+            return  # its blocks leave memory and stay on disk: they are not gone
         is_end = note.to_tier is None and not self.tiers_of([note.key])[0]
         for record in self._recaller.records():
             if note.key.world in record.worlds:

@@ -92,9 +92,8 @@ class Traffic:
         self.settle(block)
 
     def _tell_gone(self, block: Block) -> None:
-        """Nothing offers the block any more, and nothing will. A world that closes keeps its blocks on disk."""
-        if not self._table.worlds[block.key.world].is_closing:
-            self._tell(MoveNote(block.key, None, None))
+        """Nothing offers the block any more, and nothing will while its world is open."""
+        self._tell(MoveNote(block.key, None, None))
 
     def settle(self, block: Block) -> None:
         """Drop what a dead block still holds and can give up, and remove its entry when nothing is left."""

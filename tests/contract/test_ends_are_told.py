@@ -52,6 +52,14 @@ def test_a_forgotten_block_is_told_of_while_a_move_still_reads_it(paging):
     assert told == {paging.key(0)}
 
 
+def test_closing_a_world_ends_no_block(paging):
+    pager = paging.pager()
+    paging.commit(pager, range(4))
+    pager.take_moves("w")
+    pager.close_world("w")
+    assert pager.take_moves("w") == []
+
+
 def test_that_a_block_is_gone_is_never_left_out_however_much_else_moves():
     record = HeadRecord(None, {"w"})
     record.ends.extend(MoveNote(("w", block), None, None) for block in range(NUM_NOTES + 100))
