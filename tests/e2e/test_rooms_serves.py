@@ -1,0 +1,57 @@
+"""The product as a newcomer starts it: `python -m server` with rooms and its default budgets, and a walk through it."""
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from bench.drift import true_liveliness
+from bench.identity import run
+from client.headless import walk
+from client.wire import Visit
+from models.rooms.model import RoomsModel
+
+
+@contextmanager
+def rooms_server(worlds):
+    command = [sys.executable, "-m", "server", "--worlds", str(worlds), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("ready: "):
+                    break
+            else:
+                pytest.fail("".join(lines))
+            yield process, line.removeprefix("ready: ").strip()
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def test_a_walk_through_rooms_shows_frames_leaves_blocks_and_continues(tmp_path):
+    with rooms_server(tmp_path) as (process, url):
+        report = walk(Visit(url, world="attic", seed=900_400), "out-and-back", 8.0, give_up_s=30.0)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert report.model == "rooms"
+    assert report.frames_shown > 16
+    assert report.lost == 0
+    pictures = []
+    with rooms_server(tmp_path) as (_, url):
+        walk(Visit(url, world="attic"), "square", 2.0, give_up_s=30.0, on_picture=pictures.append)
+    assert pictures[0].chunk > report.chunks // 2
+
+
+def test_where_a_block_of_rooms_lives_never_changes_what_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(RoomsModel(), 12, None) == 0
+
+
+def test_the_truth_that_drift_is_held_against_is_lively():
+    truth = true_liveliness(900_300)
+    assert 0.05 < truth["contrast"] < 0.5
+    assert truth["sharpness"] > 1e-4
