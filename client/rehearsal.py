@@ -122,7 +122,7 @@ class Rehearsal:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(5.0)
+        self._thread.join()  # bounded by the close timeout of its sockets
         self._loop.close()
 
     def cut(self) -> None:
@@ -130,7 +130,7 @@ class Rehearsal:
         self._loop.call_soon_threadsafe(lambda: [socket.transport.abort() for socket in self._sockets])
 
     async def _serve(self) -> None:
-        async with serve(self._visit, "127.0.0.1", self._play.port, compression=None) as server:
+        async with serve(self._visit, "127.0.0.1", self._play.port, compression=None, close_timeout=1) as server:
             self.url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/ws"
             self._ready.set()
             await self._stop.wait()

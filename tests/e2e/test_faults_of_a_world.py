@@ -1,6 +1,7 @@
 """When something is wrong with a world, its owner is told, nothing is destroyed, and nobody else notices."""
 
 import asyncio
+import errno
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from bench.drive import start
 from client.headless import walk, walk_exact
 from client.wire import Visit
 from models.plain import PlainModel
+from server import record_log
 from server.faults import Refused
 from server.pager.move.disk import RealDisk
 from server.pager.pager import Budgets
@@ -211,13 +213,19 @@ async def test_two_worlds_made_in_one_second_have_two_names(tmp_path):
     assert len(names) == 3
 
 
-def test_what_the_journal_cannot_save_is_shown(tmp_path):
+def test_what_the_journal_cannot_save_is_shown(tmp_path, monkeypatch):
+    def full(file, data, at):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     model = PlainModel()
     with start(model, small_budgets(model), tmp_path, seed=9) as drive:
-        drive.session.journal.fault = "the walk is not being saved: no space"
-        drive.session.show.journal_fault = drive.session.journal.fault
         drive.walk(WALK[:4])
-        assert drive.session.show.journal_fault
+        monkeypatch.setattr(record_log.os, "pwrite", full)
+        until_s = time.monotonic() + 10.0
+        while not drive.session.show.journal_fault and time.monotonic() < until_s:
+            drive.walk(WALK[:2])
+        assert "not being saved" in drive.session.show.journal_fault
+        monkeypatch.undo()
 
 
 def test_a_block_in_the_window_of_a_player_who_stood_still_is_not_wanted(tmp_path):
