@@ -53,6 +53,11 @@ def preferred_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if fast else torch.float32
 
 
+def preferred_times(dtype: torch.dtype) -> tuple[Sequence[float], Sequence[float]]:
+    """The passes over known and over new views: where only float32 is to be had, four for new views are too slow."""
+    return (TIMES_COVERED, TIMES_COVERED if dtype == torch.float32 else TIMES_NEW)
+
+
 class RoomsModel:
     """Weights and constants; every walk lives in its RoomsState."""
 
@@ -76,11 +81,11 @@ class RoomsModel:
         weights: Path = WEIGHTS,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
-        times: tuple[Sequence[float], Sequence[float]] = (TIMES_COVERED, TIMES_NEW),
+        times: tuple[Sequence[float], Sequence[float]] | None = None,
     ) -> None:
         self.device = device or torch.device("cpu")
         self.dtype = dtype or preferred_dtype(self.device)
-        self.times_covered, self.times_new = times
+        self.times_covered, self.times_new = times or preferred_times(self.dtype)
         tensors, basis = load_weights(weights)
         self.basis = basis
         network = RoomsNetwork()

@@ -110,10 +110,11 @@ class Recaller:
         self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, meter: "_Meter"
     ) -> Lease:
         lease.wait_ms = meter.elapsed_ms()
+        was_descheduled = meter.was_descheduled()  # of the wait alone: waking the pager thread costs time of its own
         record = self.record(head)
         record.asking = None
         self._put(Ask(head, wanted, lease.keys, next(self._serials)))
-        record.count(head, wanted, lease, ready, was_descheduled=meter.was_descheduled())
+        record.count(head, wanted, lease, ready, was_descheduled=was_descheduled)
         return lease
 
     def _release(self, lease: Lease) -> None:
