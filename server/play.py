@@ -10,6 +10,7 @@ STOP_WAIT_S = 25.0  # a server saves its worlds within 12 s of being asked
 
 def play(client_arguments: Sequence[str]) -> int:
     """Start both, wait for the client, stop the server so that it saves. Returns the exit code. Main thread."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us must not leave a server behind
     server = subprocess.Popen(
         [sys.executable, "-m", "server", "serve", "--host", "127.0.0.1", "--port", "0"],
         stdout=subprocess.PIPE,
