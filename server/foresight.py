@@ -13,6 +13,7 @@ from models.base import Catalog, WorldModel
 from server.mailbox import ControlsMailbox
 from server.pager.blocks import BlockKey
 from server.pager.decide.extrapolate import held_controls
+from server.pager.decide.place import Plan
 from shared.controls import Controls
 from shared.pose import Pose, distance_m, wrap_rad
 
@@ -20,8 +21,6 @@ CHUNKS_AHEAD = (1, 2, 4, 8)  # near ones first: a queue in deadline order
 MOUSE_SPAN_S = 0.15  # the mouse rate is taken over this long
 WORTH_REPLANNING_M = 0.05
 WORTH_REPLANNING_RAD = 0.05
-
-Plan = Sequence[tuple[float, Sequence[BlockKey]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,13 @@ from server.faults import Refused
 from server.outbox import Outbox
 from server.pager.pager import Pager
 from server.seat import Seat
-from server.session import Session
+from server.session import EXACT_WAIT_S, Session
 from server.thumbnail import Thumbnail
 from shared.protocol import Done, Error, ExactStep, Input, Paused, Role, Welcome
 
 MAX_SEATS = 8
 WORTH_SAYING_S = 0.5  # a hiccup of the network is no pause
 GRACE_S = 60.0  # how long a session waits for its driver to come back
-EXACT_WAIT_S = 30.0  # then a chunk is drawn without the blocks that did not come, and its moment says so
 VIEWER = -1  # the number of a connection that does not steer
 SPARE_CAPACITY = 4  # frames an outbox holds beyond two chunks
 

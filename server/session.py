@@ -25,7 +25,7 @@ from server.timeline import Moment
 from shared.pose import Pose
 from shared.protocol import Input, Mode
 
-EXACT_WAIT_S = 30.0
+EXACT_WAIT_S = 30.0  # then a chunk is drawn without the blocks that did not come, and its moment says so
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,37 +3,18 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from client.headless import walk
 from client.wire import Visit
+from tests.e2e.server_process import server_process
 
 FPS = 20.0
-
-
-@contextmanager
-def server_process(worlds, *flags):
-    """(process, url) of `python -m server --model plain`; killed at the end if it still runs."""
-    command = [sys.executable, "-m", "server", "--model", "plain", "--worlds", str(worlds), "--port", "0", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if line.startswith("ready: "):
-                    break
-            else:
-                pytest.fail("".join(lines))
-            yield process, line.removeprefix("ready: ").strip()
-        finally:
-            if process.poll() is None:
-                process.kill()
+PLAIN = ("--model", "plain")
 
 
 def walk_in_thread(url, world, seconds, result):
@@ -47,14 +28,14 @@ def walk_in_thread(url, world, seconds, result):
 
 def test_a_killed_server_opens_its_world_again_and_says_what_was_lost(tmp_path):
     result = {}
-    with server_process(tmp_path, "--autosave-s", "1") as (process, url):
+    with server_process(tmp_path, *PLAIN, "--autosave-s", "1") as (process, url):
         thread = walk_in_thread(url, "attic", 6.0, result)
         time.sleep(4.5)
         process.send_signal(signal.SIGKILL)
         process.wait()
         thread.join()
     pictures = []
-    with server_process(tmp_path) as (process, url):
+    with server_process(tmp_path, *PLAIN) as (process, url):
         report = walk(Visit(url, world="attic"), "out-and-back", 2.0, on_picture=pictures.append)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
@@ -65,12 +46,12 @@ def test_a_killed_server_opens_its_world_again_and_says_what_was_lost(tmp_path):
 
 def test_a_clean_stop_loses_nothing(tmp_path):
     last = []
-    with server_process(tmp_path) as (process, url):
+    with server_process(tmp_path, *PLAIN) as (process, url):
         walk(Visit(url, world="attic"), "square", 2.0, on_picture=last.append)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     first = []
-    with server_process(tmp_path) as (_, url):
+    with server_process(tmp_path, *PLAIN) as (_, url):
         walk(Visit(url, world="attic"), "square", 0.5, on_picture=first.append)
     assert 0 < first[0].chunk - last[-1].chunk <= 6
 
@@ -102,7 +83,7 @@ def fill(folder: Path):
 
 def test_the_walk_goes_on_when_another_file_fills_the_disk(small_file_system):
     result = {}
-    with server_process(small_file_system, "--nvme", "48MB", "--autosave-s", "1") as (process, url):
+    with server_process(small_file_system, *PLAIN, "--nvme", "48MB", "--autosave-s", "1") as (process, url):
         thread = walk_in_thread(url, "attic", 7.0, result)
         time.sleep(3.0)
         fill(small_file_system)
@@ -112,14 +93,14 @@ def test_the_walk_goes_on_when_another_file_fills_the_disk(small_file_system):
     assert report.fps_shown > 0.5 * FPS
     assert report.longest_wait_ms < 200.0  # a busy machine may be late; a full disk may not make it so
     (small_file_system / "other").unlink()
-    with server_process(small_file_system, "--nvme", "48MB") as (_, url):
+    with server_process(small_file_system, *PLAIN, "--nvme", "48MB") as (_, url):
         again = walk(Visit(url, world="attic"), "square", 1.0)
     assert again.frames_shown > 0
 
 
 def test_a_disk_too_small_for_the_budget_is_said_at_once(small_file_system):
     with (
-        server_process(small_file_system, "--nvme", "1GB") as (_, url),
+        server_process(small_file_system, *PLAIN, "--nvme", "1GB") as (_, url),
         pytest.raises(Exception, match="smaller --nvme") as caught,
     ):
         walk(Visit(url, world="attic"), "square", 1.0)

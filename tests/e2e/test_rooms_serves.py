@@ -1,39 +1,17 @@
 """The product as a newcomer starts it: `python -m server` with rooms and its default budgets, and a walk through it."""
 
 import signal
-import subprocess
-import sys
-from contextlib import contextmanager
-
-import pytest
 
 from bench.drift import true_liveliness
 from bench.identity import run
 from client.headless import walk
 from client.wire import Visit
 from models.rooms.model import RoomsModel
-
-
-@contextmanager
-def rooms_server(worlds):
-    command = [sys.executable, "-m", "server", "--worlds", str(worlds), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if line.startswith("ready: "):
-                    break
-            else:
-                pytest.fail("".join(lines))
-            yield process, line.removeprefix("ready: ").strip()
-        finally:
-            if process.poll() is None:
-                process.kill()
+from tests.e2e.server_process import server_process
 
 
 def test_a_walk_through_rooms_shows_frames_leaves_blocks_and_continues(tmp_path):
-    with rooms_server(tmp_path) as (process, url):
+    with server_process(tmp_path) as (process, url):
         report = walk(Visit(url, world="attic", seed=900_400), "out-and-back", 8.0, give_up_s=30.0)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -41,7 +19,7 @@ def test_a_walk_through_rooms_shows_frames_leaves_blocks_and_continues(tmp_path)
     assert report.frames_shown > 16
     assert report.lost == 0
     pictures = []
-    with rooms_server(tmp_path) as (_, url):
+    with server_process(tmp_path) as (_, url):
         walk(Visit(url, world="attic"), "square", 2.0, give_up_s=30.0, on_picture=pictures.append)
     assert pictures[0].chunk > report.chunks // 2
 
