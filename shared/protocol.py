@@ -5,14 +5,27 @@ another meaning, or a new required field. A new optional field or a new message 
 raise it. docs/protocol.md is this file in words.
 """
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
+from pydantic import Field, Strict, TypeAdapter, ValidationError
 
+from shared.message import Message, News
 from shared.msgpack_limits import MAX_DEPTH, MAX_ITEMS, ProtocolError, parse
+from shared.timeline import (
+    MAX_NAME,
+    AskTree,
+    Fork,
+    HeadNote,
+    Restore,
+    Rewind,
+    SnapshotNote,
+    SnapshotRequest,
+    SwitchRecall,
+    Tree,
+)
 
-__all__ = ["MAX_DEPTH", "MAX_ITEMS", "ProtocolError"]  # from msgpack_limits, for those who speak the protocol
+__all__ = ["MAX_DEPTH", "MAX_ITEMS", "Message", "News", "ProtocolError"]  # for those who speak the protocol
 
 PROTOCOL_VERSION = 1
 MAX_CLIENT_MESSAGE_BYTES = 65_536
@@ -32,12 +45,6 @@ BlockPlace = Annotated[tuple[int, float, float, float, int, bool], Strict(False)
 BlockMove = Annotated[tuple[int, int, int], Strict(False)]
 
 
-class Message(BaseModel):
-    """Base of all messages: frozen, strict types, unknown fields refused, no NaN or infinity."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-
-
 # ---- client to server ----
 
 
@@ -53,6 +60,7 @@ class Hello(Message):
     codec: Codec = "jpeg"
     token: str = Field(default="", max_length=256)  # for clients that cannot send a Bearer header
     resume: str = Field(default="", max_length=64)
+    at: str = Field(default="", max_length=MAX_NAME)  # branch to enter, or snapshot at which a new branch begins
 
 
 class Input(Message):
@@ -103,13 +111,7 @@ class Goodbye(Message):
     type: Literal["goodbye"] = "goodbye"
 
 
-# ---- server to client: unknown fields and types are passed over, so that a newer server may say more ----
-
-
-class News(Message):
-    """Base of what the server says."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+# ---- server to client: unknown types are passed over as well ----
 
 
 class Unknown(News):
@@ -150,8 +152,8 @@ class Welcome(News):
     resume: str
     resumed: bool = False
     chunk: int = 0  # the next chunk to be drawn
-    capabilities: list[str] = []
-    notes: list[str] = []  # what the player should know, for example what a crash lost
+    capabilities: list[str] = Field(default_factory=list[str])
+    notes: list[str] = Field(default_factory=list[str])  # what the player should know, for example what a crash lost
 
 
 class Frame(News):
@@ -209,6 +211,8 @@ class Stats(News):
     stages_ms: dict[str, float]
     notes: list[str]
     held: bool = False  # nobody moved for long: the last frame was shown again, and nothing was kept
+    recalls: bool = True  # False: the player switched the memory off
+    controls: list[FrameControls] = Field(default_factory=list[FrameControls])  # it was drawn with, for each frame
 
 
 class BlockNote(News):
@@ -249,11 +253,14 @@ class Error(News):
     fatal: bool
 
 
-FromClient = Hello | Input | Ping | Pause | ExactStep | Goodbye
-FromServer = Loading | Welcome | Frame | Stats | BlockNote | Paused | Pong | Done | Error
+FromTraveller = SnapshotRequest | Restore | Rewind | Fork | SwitchRecall | AskTree
+FromClient = Hello | Input | Ping | Pause | ExactStep | Goodbye | FromTraveller
+FromServer = (
+    Loading | Welcome | Frame | Stats | BlockNote | Paused | Pong | Done | Error | SnapshotNote | HeadNote | Tree
+)
 _CLIENT: TypeAdapter[Any] = TypeAdapter(Annotated[FromClient, Field(discriminator="type")])
 _SERVER: TypeAdapter[Any] = TypeAdapter(Annotated[FromServer, Field(discriminator="type")])
-_SERVER_TYPES = {"loading", "welcome", "frame", "stats", "blocks", "paused", "pong", "done", "error"}
+_SERVER_TYPES = {str(message.model_fields["type"].default) for message in get_args(FromServer)}
 
 
 def pack(message: Message) -> bytes:

@@ -10,7 +10,7 @@ from server.access import HELLO_PATH
 from server.connection import DEAD_MAN_S, HELLO_TIMEOUT_S
 from server.limits import BURST_MESSAGES, CLOSE_CODES, CLOSE_OTHER, MESSAGES_PER_S
 from shared import protocol
-from shared.protocol import Message, TierState, pack, unpack_client, unpack_server
+from shared.protocol import Message, News, TierState, pack, unpack_client, unpack_server
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 CLIENT = get_args(protocol.FromClient)
@@ -20,7 +20,9 @@ HEX = re.findall(r"```hex (client|server)\n(.*?)```", TEXT, re.DOTALL)
 
 def section(message: type[Message]) -> str:
     name = message.model_fields["type"].default
-    found = re.search(rf"^### {name}\n(.*?)(?=^##)", TEXT, re.DOTALL | re.MULTILINE)
+    asked_too = issubclass(message, News) and name in {one.model_fields["type"].default for one in CLIENT}
+    title = rf"{name} \(from the server\)" if asked_too else name
+    found = re.search(rf"^### {title}\n(.*?)(?=^##)", TEXT, re.DOTALL | re.MULTILINE)
     assert found is not None, f"{name} has no section"
     return found[1]
 
