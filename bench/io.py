@@ -1,8 +1,9 @@
 """`python -m bench io`: the slab against fio in the same minute, on blocks of Matrix-Game 2.0, beside file formats.
 
-Each round measures fio, the slab and the formats one after another; a ratio is taken within its round, and the median
-of the rounds is reported. The slab's figures are those of the product: two readers that check every byte, one writer
-whose group is data, sync, record, sync.
+Each round measures fio, the slab, fio again and the formats. The slab is compared with the mean of the two runs of fio
+around it, because a disk that rations its bandwidth gives more to whoever comes first; the median of the rounds is
+reported. The slab's figures are those of the product: two readers that check every byte, one writer whose group is
+data, sync, record, sync. At last, whether memory grows with the number of blocks.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from statistics import median
 import numpy as np
 
 from bench.codec import MATRIX_GAME_2
+from bench.io_flat import walk_flat
 from bench.io_formats import Format, forget_cached, formats
 from bench.report import command_line, write_report
 from models.base import Array
@@ -102,35 +104,43 @@ def timed_gbps(num_bytes: int, work: Callable[[], object]) -> float:
     return num_bytes / (time.perf_counter() - begin_s) / 1e9
 
 
+def beside_fio(field: Field, way: str, work: Callable[[], object], speeds: Speeds) -> str:
+    """Measure `work` between two runs of fio; returns fio's line."""
+    before, line = fio_gbps(field.folder, field.num_bytes, way)
+    ours = timed_gbps(field.num_bytes, work)
+    after, _ = fio_gbps(field.folder, field.num_bytes, way)
+    speeds.setdefault(f"fio {way}", []).append((before + after) / 2)
+    speeds.setdefault(f"slab {way}", []).append(ours)
+    return line
+
+
 def run_round(field: Field, others: Sequence[Format], speeds: Speeds) -> str:
-    """One round: every method writes all blocks, then every method reads them."""
-    size, everything = field.num_bytes, range(field.num_blocks)
+    """One round: every method writes all blocks, then every method reads them. Returns fio's line."""
+    everything = range(field.num_blocks)
+    into = field.room.array(0)[: field.layout.moved_bytes]
 
     def paths(other: Format) -> list[Path]:
         return [field.folder / f"{other.name}-{index}" for index in everything]
 
-    def note(name: str, gbps: float) -> None:
-        speeds.setdefault(name, []).append(gbps)
+    def write(other: Format) -> None:
+        for index, path in enumerate(paths(other)):
+            other.write(path, field.block(index))
 
-    note("fio write", fio_gbps(field.folder, size, "write")[0])
-    note("slab write", timed_gbps(size, lambda: field.write(everything)))
+    def read(other: Format) -> None:
+        for path in paths(other):
+            other.read(path, into)
+
+    def note(other: Format, way: str, work: Callable[[], object]) -> None:
+        speeds.setdefault(f"{other.name} {way}", []).append(timed_gbps(field.num_bytes, work))
+
+    beside_fio(field, "write", lambda: field.write(everything), speeds)
     for other in others:
-        pairs = list(zip(paths(other), everything, strict=True))
-        note(
-            f"{other.name} write",
-            timed_gbps(size, lambda o=other, p=pairs: [o.write(path, field.block(i)) for path, i in p]),
-        )
-    gbps, line = fio_gbps(field.folder, size, "read")
-    note("fio read", gbps)
-    note("slab read", timed_gbps(size, lambda: field.read(everything)))
-    into = field.room.array(0)[: field.layout.moved_bytes]
+        note(other, "write", lambda o=other: write(o))
+    line = beside_fio(field, "read", lambda: field.read(everything), speeds)
     for other in others:
         for path in paths(other):
             forget_cached(path)
-        note(
-            f"{other.name} read",
-            timed_gbps(size, lambda o=other: [o.read(path, into) for path in paths(o)]),
-        )
+        note(other, "read", lambda o=other: read(o))
     return line
 
 
@@ -171,12 +181,21 @@ def summary(speeds: Speeds, others: Sequence[Format]) -> dict[str, object]:
     }
 
 
+def flat_figures(folder: Path, num_blocks: int) -> dict[str, object]:
+    """Whether memory stays flat, on this disk as it is and as it would be without direct IO."""
+    figures = walk_flat(folder / "as-it-is", num_blocks, refuses_direct=False)
+    without = walk_flat(folder / "without", num_blocks, refuses_direct=True)
+    slopes = {key: figures[key] for key in ("rss_slope_bytes_per_block", "page_cache_slope_bytes_per_block")}
+    return {**slopes, "flat": {"as_it_is": figures, "without_direct_io": without}}
+
+
 def main(argv: Sequence[str]) -> int:
     """Measure and print. Exit 2 without fio."""
     parser = argparse.ArgumentParser(prog="python -m bench io", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="on the file system to measure")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--blocks", type=int, default=3, help="129 MB each, in each round")
+    parser.add_argument("--flat-blocks", type=int, default=10_000, help="130 kB each, walked twice; 0 leaves it out")
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(argv)
     if shutil.which("fio") is None:
@@ -192,14 +211,16 @@ def main(argv: Sequence[str]) -> int:
             is_direct = field.slab.is_direct
         finally:
             field.close()
+        flat = flat_figures(Path(name), options.flat_blocks) if options.flat_blocks else {}
     figures: dict[str, object] = {
         "fio_line": lines[-1],
         **summary(speeds, others),
         "cpu_share": round(share, 4),
         "direct_io": is_direct,
+        **flat,
         "rounds": {way: [round(gbps, 3) for gbps in each] for way, each in speeds.items()},
     }
     write_report(options.path, command_line(), figures)
     for key, value in figures.items():
-        print(f"{key:22} {value}")
+        print(f"{key:32} {value}")
     return 0

@@ -1,8 +1,9 @@
-"""The memory of a tier: fixed slots in shared, page-aligned, pre-faulted pieces. Owns the bytes, not the free list.
+"""The memory of a tier: fixed slots in page-aligned, pre-faulted pieces. Owns the bytes, not the free list.
 
-Pieces are mapped MAP_SHARED so that a fork() of this process during direct IO cannot leave a page behind, and are at
-most 1 GiB so that registering them with CUDA wastes nothing to rounding. Any thread may use a slot's views; who may
-when is the pager thread's business.
+Pieces are kept out of children, so that a fork() of this process during direct IO cannot leave a page behind, and are
+at most 1 GiB so that registering them with CUDA wastes nothing to rounding. They are private and in huge pages: what
+is shared gets none where the kernel has its default, and hashing then takes three times as long
+(docs/decisions/storage.md). Any thread may use a slot's views; who may when is the pager thread's business.
 """
 
 import mmap
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from models.base import Array
-from server.pager.layout import SlotLayout
+from server.pager.layout import PAGE_BYTES, SlotLayout
 
 PIECE_BYTES = 1 << 30
 
@@ -66,8 +67,9 @@ class Arena:
 
 
 def _map_piece(num_bytes: int) -> mmap.mmap:
-    flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
-    piece = mmap.mmap(-1, num_bytes, flags=flags)
-    with suppress(OSError):  # only an advice: kernels without huge pages for shared memory refuse it
+    piece = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    piece.madvise(mmap.MADV_DONTFORK)  # a child that shared it would make the next write go to a copy, away from the IO
+    with suppress(OSError):  # only an advice: a kernel without huge pages refuses it
         piece.madvise(mmap.MADV_HUGEPAGE)
+    np.frombuffer(piece, dtype=np.uint8)[::PAGE_BYTES] = 0  # now, and not in the middle of a walk
     return piece
