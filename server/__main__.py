@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from server import worlds_command
 from server.config import Loaded, Settings, SettingsError, load_settings, make_worlds_folder
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ app = typer.Typer(
     help="WorldPager's server. Without a command it serves: `python -m server --port 8765`. "
     "`python -m server serve --help` lists the settings.",
 )
+
+
+app.add_typer(worlds_command.app, name="worlds")
 
 
 @app.callback()
@@ -100,6 +104,16 @@ def doctor(context: typer.Context) -> None:
     from server.doctor import main as doctor_main  # noqa: PLC0415 - imports torch
 
     raise typer.Exit(doctor_main(context.args))
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def replay(context: typer.Context) -> None:
+    """Draw a world's chunks again from its log and compare every frame. `replay --help` lists the flags."""
+    from server.replay import main as replay_main  # noqa: PLC0415 - imports torch
+
+    raise typer.Exit(replay_main(context.args))
 
 
 def _run(loaded: Loaded) -> None:
