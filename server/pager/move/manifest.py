@@ -31,6 +31,9 @@ _HEADER_MAGIC = b"WPLOG001"
 _VERSION = 1
 _CHECK_BYTES = 16
 _SPARE_RECORDS = 2048
+MAX_OPENINGS = 1 << 31
+MAX_GENERATION = 1 << 63
+_MAX_LOG_BYTES = 1 << 30  # of four million slots; a file beyond that is not read
 
 
 class Kind(IntEnum):
@@ -115,8 +118,10 @@ def unpack_record(data: bytes, salt: int, sequence: int) -> Record | None:
     if len(check) != _CHECK_BYTES or xxhash.xxh3_128_digest(body, seed=salt) != check:
         return None
     magic, kind, slot, block, generation, found = _RECORD.unpack(body)
-    if magic != _RECORD_MAGIC or found != sequence:
+    if magic != _RECORD_MAGIC or found != sequence or not Kind.OPENED <= kind <= Kind.CLOSED:
         return None
+    if generation >= (MAX_OPENINGS if kind == Kind.OPENED else MAX_GENERATION):
+        return None  # a hash is no signature: whoever made this file made it to break us
     return Record(Kind(kind), slot, block, generation)
 
 
@@ -251,6 +256,8 @@ class FoundLog:
 def read_log(disk: DiskIO, fd: int) -> FoundLog | None:
     """The newest valid region of the log, or None when neither can be read."""
     size = disk.size(fd)
+    if size > _MAX_LOG_BYTES:
+        return None
     data = bytearray(size)
     if size:
         read_fully(disk, fd, memoryview(data), 0)

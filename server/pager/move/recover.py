@@ -16,6 +16,7 @@ from server.pager.header import Identity, fault_in, read_identity
 from server.pager.layout import PAGE_BYTES, SlotLayout
 from server.pager.move.disk import DiskIO, read_fully, write_fully
 from server.pager.move.manifest import (
+    MAX_GENERATION,
     FoundLog,
     Kind,
     LogState,
@@ -166,6 +167,10 @@ class SlabOpener:
             known, state = state, self._rebuild(fd, num_slots, store_id, state)
             if state.held != known.held:
                 notes = (f"the log was damaged: {len(state.held)} blocks were found by their own headers",)
+        beyond = [slot for slot in state.held if slot >= num_slots]
+        if beyond:
+            state.held = {slot: held for slot, held in state.held.items() if slot < num_slots}
+            notes += (f"the slab was cut short: {len(beyond)} blocks beyond its end are lost",)
         if found is not None and found.terms.num_slots == num_slots:
             log_fd = self.disk.open(log_path, is_direct=False, create=False)
             return reopen_log(self.disk, log_fd, replace(found, state=state)), notes
@@ -198,6 +203,8 @@ class SlabOpener:
             read_fully(self.disk, fd, head, slot_at(self.layout, slot))
             found = read_identity(head)
             if found is None or found.store_id != store_id or found.fingerprint != self.fingerprint:
+                continue
+            if found.generation >= MAX_GENERATION:  # no server of ours has lived so long
                 continue
             state.opening = max(state.opening, found.generation // GENERATIONS_PER_OPENING)
             held = Held(found.block, found.generation)
