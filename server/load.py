@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from models.base import WorldModel
+from models.warm_up import warm_up
 from server.config import Settings
 from server.engine import Engine, Limits, Progress
 from server.pager.pager import Budgets, Pager
@@ -16,8 +17,10 @@ def make_engine(settings: Settings) -> Engine:
     def load(progress: Progress) -> tuple[WorldModel, Pager, RecallBuffer]:
         progress(f"loading the {settings.model} model", 0.1)
         model = load_model(settings)
-        progress("making room for blocks", 0.8)
-        return (model, *make_pager(model, Budgets(settings.gpu_bytes, settings.dram_bytes, settings.nvme_bytes)))
+        progress("making room for blocks", 0.7)
+        pager, buffer = make_pager(model, Budgets(settings.gpu_bytes, settings.dram_bytes, settings.nvme_bytes))
+        warm_up(model, lambda share: progress("drawing first chunks", 0.8 + 0.2 * share))
+        return model, pager, buffer
 
     engine = Engine(load, Worlds(Path(settings.worlds)), Limits(autosave_s=settings.autosave_s, seed=settings.seed))
     engine.start()
