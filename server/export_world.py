@@ -25,7 +25,7 @@ from server.stored_blocks import StoredBlocks
 from server.world_log import WorldLog, read_world_log
 from server.worlds import WorldCard, card_to_record
 
-TOLD_KINDS = ("moment", "head", "branch", "snapshot", "dropped", "exactness")  # no resume tokens
+TOLD_KINDS = ("moment", "head", "branch", "snapshot", "dropped", "exactness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def copy_log(source: Path, target: Path, card: WorldCard) -> None:
         copy.append(card_to_record(card))
         for record, _ in read_records(source) if source.exists() else ():
             if record.get("kind") in TOLD_KINDS:
+                record.pop("resume", None)  # who may continue a walk here has no business there
                 copy.append(record)
         copy.sync()
     finally:

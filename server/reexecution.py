@@ -11,17 +11,16 @@ from pathlib import Path
 
 import torch
 
-from models.base import FreshBlock, ModelState, RecalledBlock, Step, WorldModel
+from models.base import FreshBlock, ModelState, RecalledBlock, SavedState, Step, WorldModel
 from server.compress import digest
+from server.moments import NO_MOMENT, Moment, ancestors
 from server.pager.blocks import BlockKey
 from server.pager.codec import Codec
 from server.pager.layout import SlotLayout
 from server.pager.lease import Lease, LeasedBlock
 from server.pager.recall_buffer import RecallBuffer
 from server.stored_blocks import StoredBlocks
-from server.moments import NO_MOMENT, Moment, ancestors
 from server.world_log import WorldLog, load_state, state_fault
-from server.states import state_bytes
 
 
 class BlockGone(Exception):  # noqa: N818 - what happened, not an error of ours
@@ -180,7 +179,21 @@ class Reexecution:
     def _is_state_equal(self, moment: Moment, after: ModelState) -> bool | None:
         if moment.id not in self._kept:
             return None
-        return state_bytes(self._model.dump(after)) == state_bytes(self._model.dump(self._load(moment.id)))
+        return is_same_state(self._model.dump(after), self._model.dump(self._load(moment.id)))
+
+
+def is_same_state(a: SavedState, b: SavedState) -> bool:
+    """Whether two states are the same, bit for bit."""
+    if dict(a.facts) != dict(b.facts) or a.tensors.keys() != b.tensors.keys():
+        return False
+    pairs = ((tensor, b.tensors[name]) for name, tensor in a.tensors.items())
+    return all(
+        one.dtype == other.dtype and one.shape == other.shape and _bytes(one) == _bytes(other) for one, other in pairs
+    )
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
 def _on_cpu(planes: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -1,16 +1,13 @@
 """A new branch in a world that no server has open: a kept state becomes the head of a line of its own. One thread.
 
-The state is not copied: the new head is another name of the same file. Its record comes last, after a sync, so that a
-branch is there with its head or not at all.
+Nothing is copied: the new head names the file that the kept state lies in, as heads and snapshots of one moment do.
 """
 
-import os
-import secrets
 import time
 from pathlib import Path
 
 from server.faults import WorldFault
-from server.record_log import RecordLog, sync_folder
+from server.record_log import RecordLog
 from server.world_log import Kept, WorldLog, load_state, read_world_log
 from server.worlds import WorldCard, check_name
 
@@ -29,34 +26,20 @@ def fork_world(folder: Path, card: WorldCard, branch: str, at: str) -> int:
     kept = _kept_at(folder, log, at)
     if kept is None:
         raise WorldFault(
-            f"world {card.name!r} keeps no state at {at!r}. There is one at {_places(log)}; anything else is reached by "
-            "walking there, or by rewinding in the client."
+            f"world {card.name!r} keeps no state at {at!r}. There is one at {_places(log)}; any other moment is "
+            "reached by walking there, or by rewinding in the client."
         )
-    file = f"{kept.moment}-{secrets.token_hex(4)}.safetensors"
-    os.link(folder / "states" / kept.file, folder / "states" / file)
-    sync_folder(folder / "states")
-    _append(folder, log.end, branch, kept, file)
-    return kept.moment
-
-
-def _append(folder: Path, end: int, branch: str, kept: Kept, file: str) -> None:
-    records = RecordLog(folder / "moments.log", end)
+    now_s, next_id = time.time(), max(log.moments, default=-1) + 1
+    file = {"state": kept.file, "bytes": kept.num_bytes, "hash": kept.hash}
+    head = {"kind": "head", "branch": branch, "moment": kept.moment, "next": next_id, "created_s": now_s, **file}
+    records = RecordLog(folder / "moments.log", log.end)
     try:
-        now_s = time.time()
         records.append({"kind": "branch", "name": branch, "moment": kept.moment, "created_s": now_s})
-        records.append(
-            {
-                "kind": "head",
-                "branch": branch,
-                "moment": kept.moment,
-                "state": file,
-                "bytes": kept.num_bytes,
-                "hash": kept.hash,
-            }
-        )
+        records.append(head)
         records.sync()
     finally:
         records.close()
+    return kept.moment
 
 
 def _kept_at(folder: Path, log: WorldLog, at: str) -> Kept | None:
