@@ -4,6 +4,7 @@ import importlib
 import sys
 
 BENCHES = {
+    "classifier": "can a small network tell invented places from rendered ones?",
     "codec": "int4: bits, error and speed against memcpy",
     "drift": "does a long walk keep its contrast, colour and detail?",
     "eviction": "what DRAM should forget: ours, LRU, FIFO and an oracle",
@@ -11,6 +12,9 @@ BENCHES = {
     "io": "the slab against fio and file formats",
     "model": "speed of a model, and what its memory costs",
     "pager": "prefetch, stalls and bytes of a walk, against the real pager",
+    "paper": "the paper's claims beside ours: runs the set, writes docs/paper.md",
+    "pictures": "the README's pictures: the forgetting curve, and a place seen again",
+    "record": "walk a real session, and keep the walk as a trace for the pager bench",
     "revisit": "is it still there? return to a place, with and without recall",
 }
 

@@ -1,79 +1,141 @@
 """`python -m bench drift`: does a long walk keep its contrast, colour and detail, and what does an hour of it weigh?
 
-Each segment's statistics are held against those of the renderer on a true walk through the world of the same seed. The
-invented world has other rooms, so pictures are not compared, only how lively they are.
+The walk goes through a served session in exact mode, pager and all. Each segment's figures are over those of the
+renderer: the same route through the true world of the same seed. The invented world has other rooms, so pictures are
+not compared, only how lively they are. Frames are looked at as they come and let go of, so memory stays bounded.
 """
 
 import argparse
+import json
+import resource
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import mean
+from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from bench.drive import start
+from bench.drive import Drive, start
 from bench.identity import budgets_by_tier
 from bench.report import command_line, write_report
-from bench.revisit_metrics import luma
-from client.routes import route
+from bench.revisit_metrics import Frames, contrast, saturation, sharpness
+from bench.revisit_walk import Guide, beginning, explorer, guided, rendered, walk
 from models.rooms.model import RoomsModel
-from models.rooms.renderer import render
-from models.rooms.scene import make_scene
-from models.rooms.walk import random_walk
+from models.rooms.state import RoomsState
+from server.pager.pager import Budgets
 
+FULL_FRAMES = 10_000
 SEGMENTS = 10
-TRUE_FRAMES = 600
+EXPLORER = "explorer"
+_TRUE_FRAMES = 2_000  # of the true walk; more of it would not change its means by much
+_STRETCH_CHUNKS = 50  # frames of so many chunks are held in memory at a time
+_FEW_BLOCKS = 64  # on the GPU tier and in DRAM
+_STAGES = ("want", "recall", "decode", "draw", "commit")
+_MEASURES: dict[str, Callable[[Frames], NDArray[np.float32]]] = {
+    "contrast": contrast,
+    "saturation": saturation,
+    "sharpness": sharpness,
+}
+
+Liveliness = dict[str, list[float]]  # contrast, saturation and sharpness of every frame
 
 
-def liveliness(frames: np.ndarray) -> dict[str, float]:
-    """Of frames [F, H, W, 3], means: contrast (std of luma), saturation (max - min), sharpness (luma gradient)."""
-    bright = luma(frames)  # [F, H, W]
-    spread = frames.max(-1).astype(np.float32) - frames.min(-1)
-    along, down = np.diff(bright, axis=2), np.diff(bright, axis=1)
-    return {
-        "contrast": float(bright.std((1, 2)).mean()),
-        "saturation": float(spread.mean()),
-        "sharpness": float((along**2).mean() + (down**2).mean()) / 2.0,
-    }
+def liveliness(frames: Frames) -> Liveliness:
+    """Return contrast, saturation and sharpness of each frame of [F, H, W, 3]."""
+    return {name: measure(frames).tolist() for name, measure in _MEASURES.items()}
 
 
-def true_liveliness(seed: int) -> dict[str, float]:
-    """The renderer's statistics over a true random walk through the world of this seed."""
-    scene = make_scene(seed)
-    pictures, _ = render(scene, random_walk(scene, np.random.default_rng(seed), TRUE_FRAMES))
-    return liveliness(pictures)
+def segments_of(drawn: Liveliness, true: Liveliness) -> list[dict[str, float]]:
+    """Return the ratios of each tenth of the drawn frames over the means of the true ones."""
+    means = {name: mean(values) for name, values in true.items()}
+    parts = np.array_split(np.arange(len(drawn["contrast"])), SEGMENTS)
+    return [
+        {"frame": int(part[0])}
+        | {
+            f"{name}_ratio": round(float(np.array(values)[part].mean()) / means[name], 4)
+            for name, values in drawn.items()
+        }
+        for part in parts
+        if len(part)
+    ]
 
 
-def measure(model: RoomsModel, num_frames: int, seed: int) -> tuple[list[dict[str, float]], dict[str, float]]:
-    """Walk the random route in exact mode and sum up what was drawn."""
+def last_over_first(segments: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the last segment's figures over the first one's."""
+    return {f"{name}_last_over_first": round(segments[-1][f"{name}_ratio"] / segments[0][f"{name}_ratio"], 4)
+            for name in _MEASURES}  # fmt: skip
+
+
+def true_walk(model: RoomsModel, seed: int, route: str, num_chunks: int) -> Liveliness:
+    """Return the liveliness of the renderer's frames on a route through the true world."""
+    state, _, scene = beginning(model, seed)
+    guide = _guide(model, route, num_chunks, state.chunk_index)
+    found: Liveliness = {name: [] for name in _MEASURES}
+    for at in range(0, num_chunks, _STRETCH_CHUNKS):
+        part = walk(model, state, min(_STRETCH_CHUNKS, num_chunks - at), guide, rendered(model, scene))
+        _add(found, part.frames)
+        state = part.state
+    return found
+
+
+def drawn_walk(drive: Drive, model: RoomsModel, route: str, num_chunks: int) -> Liveliness:
+    """Return the liveliness of the frames that a session draws on a route."""
+    first = cast(RoomsState, drive.session.head.state)
+    guide = _guide(model, route, num_chunks, first.chunk_index)
+    found: Liveliness = {name: [] for name in _MEASURES}
+    for _ in range(num_chunks):
+        drive.walk(guide(cast(RoomsState, drive.session.head.state)))
+        _add(found, np.stack(drive.frames))
+        drive.frames.clear()
+    return found
+
+
+def measure(model: RoomsModel, num_frames: int, seed: int, route: str) -> dict[str, Any]:
+    """Walk, and return the report's keys."""
     num_chunks = num_frames // model.frames_per_chunk
-    controls = route("random", num_frames / model.fps).frames(model.fps, num_frames)
     with (
         tempfile.TemporaryDirectory(prefix="drift-", dir=Path.cwd()) as folder,
-        start(model, budgets_by_tier(model, num_chunks + 8)["gpu"], Path(folder), seed=seed) as drive,
+        start(model, _budgets(model, num_chunks), Path(folder), seed=seed) as drive,
     ):
-        began_s = time.perf_counter()
-        drive.walk(controls)
-        took_s = time.perf_counter() - began_s
+        drawn = drawn_walk(drive, model, route, num_chunks)
         num_blocks = sum(usage.blocks for usage in drive.pager.usage()[2:])
-        frames = np.stack(drive.frames)
         slot_bytes = drive.pager.layout.slot_bytes
-    truth = true_liveliness(seed)
-    segments: list[dict[str, float]] = []
-    for part in np.array_split(np.arange(len(frames)), SEGMENTS):
-        drawn = liveliness(frames[part])
-        ratios = {f"{name}_ratio": round(drawn[name] / truth[name], 4) for name in truth}
-        segments.append({"frame": int(part[0]), **ratios})
+        took_s = sum(stages[name] for stages in drive.stages_ms for name in _STAGES) / 1000.0
+    segments = segments_of(
+        drawn, true_walk(model, seed, route, min(num_chunks, _TRUE_FRAMES // model.frames_per_chunk))
+    )
     hours = num_frames / model.fps / 3600.0
-    return segments, {
-        "fps": round(len(frames) / took_s, 2),
+    return {
+        "segments": segments,
+        **last_over_first(segments),
+        "fps": round(num_chunks * model.frames_per_chunk / took_s, 2),
         "blocks": num_blocks,
         "bytes_per_hour": round(num_blocks * slot_bytes / hours),
         "bytes_share": round(num_blocks / (num_chunks + 4), 4),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "seed": seed,
+        "route": route,
     }
+
+
+def _guide(model: RoomsModel, route: str, num_chunks: int, first_chunk: int) -> Guide:
+    if route == EXPLORER:
+        return explorer(model.frames_per_chunk)
+    return guided(model, route, num_chunks, first_chunk)
+
+
+def _budgets(model: RoomsModel, num_chunks: int) -> Budgets:
+    """Few blocks in RAM, room for all on disk: nothing is forgotten, and memory does not grow with the walk."""
+    few, all_of_them = (budgets_by_tier(model, count)["gpu"] for count in (_FEW_BLOCKS, num_chunks + 8))
+    return Budgets(few.gpu_bytes, few.dram_bytes, all_of_them.nvme_bytes)
+
+
+def _add(found: Liveliness, frames: Frames) -> None:
+    for name, values in liveliness(frames).items():
+        found[name] += values
 
 
 def main(argv: Sequence[str]) -> int:
@@ -82,13 +144,18 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--model", default="rooms", choices=["rooms"])
     parser.add_argument("--frames", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=900_300)
+    parser.add_argument(
+        "--route", default=EXPLORER, help="explorer: to where it sees farthest; or a shipped route, or a file"
+    )
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(argv)
     torch.set_grad_enabled(False)
-    segments, figures = measure(RoomsModel(), options.frames, options.seed)
-    write_report(options.path, command_line(), {"segments": segments, **figures})
-    for segment in segments:
+    figures = measure(RoomsModel(), options.frames, options.seed, options.route)
+    scaled = {"frames": f"{options.frames} of {FULL_FRAMES}"} if options.frames < FULL_FRAMES else None
+    write_report(options.path, command_line(), figures, scaled)
+    for segment in figures["segments"]:
         print("  ".join(f"{name} {value}" for name, value in segment.items()))
     for name, value in figures.items():
-        print(f"{name:16} {value}")
+        if name != "segments":
+            print(f"{name:28} {json.dumps(value)}")
     return 0

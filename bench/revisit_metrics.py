@@ -1,4 +1,4 @@
-"""How alike two pictures are: PSNR and SSIM of frames [F, H, W, 3] uint8. Pure; any thread."""
+"""How alike two pictures are, and how much detail one has. Frames are [F, H, W, 3] uint8. Pure; any thread."""
 
 from typing import Any
 
@@ -32,6 +32,23 @@ def ssim(a: Frames, b: Frames) -> NDArray[np.float32]:
     above = (2 * mean_x * mean_y + _SSIM_C1) * (2 * joint + _SSIM_C2)
     below = (mean_x**2 + mean_y**2 + _SSIM_C1) * (var_x + var_y + _SSIM_C2)
     return (above / below).mean((1, 2))
+
+
+def sharpness(frames: Frames) -> NDArray[np.float32]:
+    """Return the mean squared gradient of brightness of each frame [F]."""
+    bright = luma(frames)
+    along, down = np.diff(bright, axis=2), np.diff(bright, axis=1)
+    return ((along**2).mean((1, 2)) + (down**2).mean((1, 2))) / 2.0
+
+
+def contrast(frames: Frames) -> NDArray[np.float32]:
+    """Return the standard deviation of brightness of each frame [F]."""
+    return luma(frames).std((1, 2))
+
+
+def saturation(frames: Frames) -> NDArray[np.float32]:
+    """Return the mean distance between a pixel's strongest and weakest colour, 0 to 255, of each frame [F]."""
+    return (frames.max(-1).astype(np.float32) - frames.min(-1)).mean((1, 2))
 
 
 def _windows(picture: NDArray[np.float32]) -> NDArray[Any]:

@@ -1,0 +1,99 @@
+"""The revisit meter on the real model: one world, a short walk. Figures are not held to bars here, only to sense."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from bench.revisit import main
+from bench.revisit_long import long_walk
+from bench.revisit_metrics import psnr, sharpness
+from bench.revisit_rows import Asked, measure
+from bench.revisit_walk import beginning, explorer, glance, guided, rendered, walk
+from models.rooms.model import RoomsModel
+
+SEED = 900_007
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.set_grad_enabled(False)
+    yield RoomsModel()
+    torch.set_grad_enabled(True)
+
+
+def test_the_command_writes_every_key_of_the_contract(tmp_path, capsys):
+    path = tmp_path / "report.json"
+    flags = ["--seeds", f"{SEED}:{SEED + 1}", "--chunks", "10", "--walk-frames", "16", "--walks", "1"]
+    assert main([*flags, "--memory", "paged,window,none", "--json", str(path)]) == 0
+    torch.set_grad_enabled(True)
+    report = json.loads(path.read_text())
+    for name in ("command", "commit", "hardware", "seconds", "scaled"):
+        assert name in report
+    given, invented = report["given"], report["invented"]
+    assert given["paged"]["psnr"] > given["window"]["psnr"] > 8.0
+    assert given["paged"]["psnr"] > given["none"]["psnr"]
+    assert given["paged"]["psnr"] > report["poisoned_psnr"] + 3.0
+    assert 0.0 < given["paged"]["ssim"] <= 1.0
+    assert invented["paged"]["psnr"] > invented["window"]["psnr"]
+    assert 0.05 < invented["sharpness_ratio"] < 3.0
+    assert len(invented["sharpness_by_quarter"]) == 4
+    assert 5.0 < report["diversity_psnr"] < 40.0
+    assert report["gain_psnr"]["low"] <= report["gain_psnr"]["mean"] <= report["gain_psnr"]["high"]
+    assert 0.0 <= report["recall_at_1"]["paged"] <= 1.0
+    assert 0.0 <= report["geometry_rel_error"] < 0.5
+    assert report["geometry_rel_error_of_renderer"] < 0.03
+    assert [line["gap_chunks"] for line in report["by_gap"]] == [4, 16]
+    assert report["scaled"] == {"worlds": "1 of 16", "walk_frames": "16 of 1000"}
+    assert "gain_psnr" in capsys.readouterr().out
+
+
+def test_a_wrong_flag_measures_nothing_and_says_so(capsys):
+    assert main(["--codec", "int7"]) == 2
+    torch.set_grad_enabled(True)
+    assert "--codec" in capsys.readouterr().err
+
+
+def test_codecs_differ_by_little_and_every_noise_is_another_draw(model):
+    asked = Asked(codecs=("int4", "bf16"), parts=("codec",), num_chunks=6, noises=2)
+    returns = measure(model, SEED, asked, None)["returns"]
+    assert [(found["codec"], found["noise"]) for found in returns] == [
+        ("int4", 1),
+        ("int4", 2),
+        ("bf16", 1),
+        ("bf16", 2),
+    ]
+    full = np.array(returns[2]["psnr"])
+    assert np.abs(np.array(returns[0]["psnr"]) - full).mean() < 1.0
+    assert not np.array_equal(full, np.array(returns[3]["psnr"]))
+
+
+def test_the_renderer_against_itself_is_perfect(model):
+    state, _, scene = glance(model, SEED)
+    guide = explorer(model.frames_per_chunk)
+    once = walk(model, state, 8, guide, rendered(model, scene))
+    again = walk(model, state, 8, guide, rendered(model, scene))
+    assert psnr(once.frames, again.frames).min() == pytest.approx(60.0)
+    assert sharpness(once.frames).mean() / sharpness(again.frames).mean() == 1.0
+
+
+def test_the_explorer_gets_somewhere_and_stays_out_of_walls(model):
+    state, _, scene = beginning(model, SEED)
+    out = walk(model, state, 60, explorer(model.frames_per_chunk), rendered(model, scene))
+    assert np.ptp(out.path[:, 0]) + np.ptp(out.path[:, 1]) > 2.0
+    assert not any(scene.solid[int(z), int(x)] for x, z, _ in out.path)
+
+
+def test_routes_by_name_turn_and_walk(model):
+    state, _, scene = glance(model, SEED)
+    lap = walk(model, state, 16, guided(model, "yaw-360", 16, state.chunk_index), rendered(model, scene))
+    assert np.ptp(np.unwrap(lap.path[:, 2])) == pytest.approx(2 * np.pi * 31 / 32, abs=0.01)
+    held = guided(model, "square", 6, state.chunk_index)
+    assert len(held(state)) == model.frames_per_chunk
+
+
+def test_a_long_walk_has_a_figure_for_every_frame(model):
+    walked = long_walk(model, SEED, 12)
+    assert len(walked["sharpness"]) == len(walked["true_sharpness"]) == 12
+    assert 0.0 <= walked["kept_share"] <= 1.0
