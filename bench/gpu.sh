@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that a machine with a CUDA GPU shall answer, in under 10 minutes: parity, the speed of Matrix-Game 2.0 at
-# full size with random weights and 0 to 5 recalled chunks, 200 chunks at 1.2 s that recall from disk, and unpaced.
+# full size with random weights and 0 to 5 recalled chunks, without and with torch.compile, 200 chunks at 1.2 s that
+# recall from disk, and unpaced.
 # Needs python with torch, numpy, xxhash, safetensors, this repository, and 40 GB on the disk that is measured.
 #
 #   bench/gpu.sh [--dry] [OUT]     --dry: tiny sizes on whatever there is, to see that it runs
@@ -10,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 PYTHON=${PYTHON:-python3}
 FOLDER=${FOLDER:-.}
-CONFIG=universal REPEATS=5 CHUNKS=200 CHUNK_MS=1200 UNPACED_S=80
+CONFIG=universal REPEATS=5 CHUNKS=200 CHUNK_MS=1200 UNPACED_S=50
 if [ "${1:-}" = --dry ]; then
   shift
   CONFIG=tiny REPEATS=1 CHUNKS=30 CHUNK_MS=150 UNPACED_S=10
@@ -39,10 +40,12 @@ step() { # NAME LIMIT_S COMMAND...: exit status and seconds go to a file beside 
 }
 
 rm -f "$OUT"/*.json "$OUT/steps.txt"
-step parity 60 "$PYTHON" -m models.matrix_game_2.parity "$GOLDEN" --json "$OUT/parity.json"
-step model 120 "$PYTHON" -m bench model --model matrix-game-2 --random-weights --model-config "$CONFIG" \
-  --repeats "$REPEATS" --json "$OUT/model.json"
-step walk 400 "$PYTHON" -m bench.gpu_walk --model-config "$CONFIG" --chunks "$CHUNKS" --chunk-ms "$CHUNK_MS" \
+step parity 40 "$PYTHON" -m models.matrix_game_2.parity "$GOLDEN" --json "$OUT/parity.json"
+for way in model compiled; do
+  step "$way" 110 "$PYTHON" -m bench model --model matrix-game-2 --random-weights --model-config "$CONFIG" \
+    --repeats "$REPEATS" $([ "$way" = compiled ] && echo --compile) --json "$OUT/$way.json"
+done
+step walk 330 "$PYTHON" -m bench.gpu_walk --model-config "$CONFIG" --chunks "$CHUNKS" --chunk-ms "$CHUNK_MS" \
   --unpaced-s "$UNPACED_S" --folder "$FOLDER" --json "$OUT/walk.json"
 
 "$PYTHON" - "$OUT" <<'PY'

@@ -18,6 +18,7 @@ import torch
 
 from bench.report import command_line, write_report
 from models.base import WorldModel
+from models.warm_up import warm_up
 
 MEMORY_STAGES = ("want", "recall", "decode", "commit")
 WARM_UP_CHUNKS = 4
@@ -66,14 +67,21 @@ def measure_matrix_game_2(options: argparse.Namespace) -> dict[str, object]:
         options.model_config,
         options.weights,
         random_weights=options.random_weights,
+        compiled=options.compile,
         dtype=getattr(torch, options.dtype) if options.dtype else None,
     )
+    began_s = time.perf_counter()
+    if options.compile:
+        warm_up(model, lambda _: None, longest_s=float("inf"))
+    compile_s = time.perf_counter() - began_s
     rows = model_rows.rows(model_rows.prepared(model), options.repeats)
     usual = rows[min(model.max_recall, len(rows) - 1)]
     peak = torch.cuda.max_memory_allocated() if model.device.type == "cuda" else None
     return {
         "model_config": model.config.name,
         "random_weights": model.is_random,
+        "compiled": options.compile,
+        "compile_s": round(compile_s, 2),
         "fps": usual["fps"],
         "ms": usual["ms"],
         "memory_share": usual["memory_share"],
@@ -94,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--model-config", default="universal", metavar="NAME|FILE", help="of matrix-game-2")
     parser.add_argument("--weights", type=Path, metavar="DIR", help="of matrix-game-2")
     parser.add_argument("--random-weights", action="store_true", help="matrix-game-2 without its weights")
+    parser.add_argument("--compile", action="store_true", help="matrix-game-2 with torch.compile")
     parser.add_argument("--repeats", type=int, default=5, help="chunks a row of matrix-game-2")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], help="default: what this machine computes fast")
     parser.add_argument("--chunks", type=int, default=100, help="of rooms")

@@ -51,6 +51,7 @@ def serve(
     model_config: Annotated[Text, typer.Option(metavar="NAME|FILE", help="A configuration of the model.")] = None,
     weights: Annotated[Text, typer.Option(metavar="DIR", help="Where the model's weights are.")] = None,
     random_weights: Annotated[bool | None, typer.Option(help="Draw noise: for measuring without weights.")] = None,
+    compile: Annotated[bool | None, typer.Option(help="matrix-game-2: torch.compile; a longer start.")] = None,  # noqa: A002 - a flag
     seed_image: Annotated[
         Text, typer.Option(metavar="FILE", help="New worlds begin with this PNG, JPEG, WebP.")
     ] = None,

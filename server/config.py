@@ -84,6 +84,7 @@ class Settings(BaseModel):
     model_settings: str = Field(default="", alias="model_config")
     weights: Path | None = None
     random_weights: bool = False
+    compile: bool = False
     seed_image: Path | None = None  # new worlds begin with it
     token: Token | None = None
     allow_host: Names = ()

@@ -53,12 +53,16 @@ def load_model(settings: Settings) -> WorldModel:
         from models.matrix_game_2.load import load_model as load_matrix_game_2  # noqa: PLC0415 - as above
 
         config = settings.model_settings or "universal"
-        model = load_matrix_game_2(config, settings.weights, random_weights=settings.random_weights)
+        model = load_matrix_game_2(
+            config, settings.weights, random_weights=settings.random_weights, compiled=settings.compile
+        )
         if settings.seed_image is not None:
             model.seed_image = read_seed_image(settings.seed_image)
         return model
-    if settings.random_weights or settings.model_settings:
-        raise ValueError("--random-weights and --model-config belong to matrix-game-2; rooms has weights and one size")
+    if settings.random_weights or settings.model_settings or settings.compile:
+        raise ValueError(
+            "--random-weights, --model-config and --compile belong to matrix-game-2; rooms has weights and one size"
+        )
     from models.rooms.model import RoomsModel  # noqa: PLC0415 - only the model that is asked for is imported
 
     return RoomsModel(settings.weights / "weights.safetensors") if settings.weights else RoomsModel()

@@ -32,6 +32,8 @@ def test_its_dry_path_runs_and_writes_one_report(tmp_path):
     assert report["parity"]["ok"]
     assert [row["recalled"] for row in report["model"]["rows"]] == [0, 1, 2, 3, 4, 5]
     assert report["model"]["random_weights"]
+    assert report["compiled"]["compiled"]
+    assert not report["model"]["compiled"]
     assert report["model"]["rows"][0]["memory_share"] == 0.0 < report["model"]["memory_share"] < 1.0
     for name in ("paced", "unpaced"):
         assert report["walk"][name]["hits"]["nvme"] > 60
