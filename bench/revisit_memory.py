@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
-from models.base import Array, FreshBlock, Recall, RecalledBlock, WorldModel
-from server.catalog import GrowingCatalog
+from models.base import Array, Catalog, FreshBlock, Recall, RecalledBlock, WorldModel
 from server.pager.codec import Codec
 from server.pager.layout import SlotLayout
-from server.rows import empty_line
 from shared.pose import Pose
 
 Kept = tuple[FreshBlock, torch.Tensor]  # and its K,V as a recall gives them
@@ -20,44 +19,42 @@ class Memory:
 
     model: WorldModel
     codec: str
-    _catalog: GrowingCatalog | None = None
-    _blocks: dict[int, Kept] = field(default_factory=dict[int, Kept])
+    _blocks: dict[int, Kept] = field(default_factory=dict[int, Kept])  # by chunk index, which is also their id
+    _catalog: Catalog | None = None  # of all blocks, until another one is written
 
     def __len__(self) -> int:
         return len(self._blocks)
 
     def write(self, chunk_index: int, block: FreshBlock | None) -> None:
         """Keep the block that a chunk left, if it left one."""
-        if block is None:
-            return
-        self._keep(chunk_index, (block, self._through_codec(block.kv)))
+        if block is not None:
+            self._blocks[chunk_index] = (block, self._through_codec(block.kv))
+            self._catalog = None
 
     def recall(self, pose: Pose, window_start: int) -> Recall:
         """Return the wanted blocks of a view, decoded."""
-        if self._catalog is None:
+        if not self._blocks:
             return ()
-        return tuple(self._block(name) for name in self.model.wanted(pose, self._catalog.view(window_start)))
+        catalog = self._all()
+        asked = Catalog(catalog.ids, catalog.chunks, catalog.poses, catalog.footprints, window_start)
+        return tuple(self._block(name) for name in self.model.wanted(pose, asked))
 
     def views(self) -> tuple[Array, Array]:
         """Return where its blocks were seen from [B, T, 5], and their points [B, ...]. At least one block."""
-        assert self._catalog is not None, "nothing was written to this memory"
-        catalog = self._catalog.view(0)
-        return catalog.poses.copy(), catalog.footprints.copy()
+        catalog = self._all()
+        return catalog.poses, catalog.footprints
 
     def copy(self) -> "Memory":
         """Return a memory of the same blocks that can be written to apart from this one."""
-        twin = Memory(self.model, self.codec)
-        for chunk_index, kept in self._blocks.items():
-            twin._keep(chunk_index, kept)
-        return twin
+        return Memory(self.model, self.codec, dict(self._blocks))
 
-    def _keep(self, chunk_index: int, kept: Kept) -> None:
-        block, _ = kept
+    def _all(self) -> Catalog:
         if self._catalog is None:
-            shape = block.footprint.shape
-            self._catalog = GrowingCatalog(empty_line(len(block.poses), shape, block.footprint.dtype.name))
-        self._catalog.append(chunk_index, chunk_index, block.poses, block.footprint)
-        self._blocks[chunk_index] = kept
+            blocks = [block for block, _ in self._blocks.values()]
+            names = np.array(list(self._blocks), np.int64)
+            poses = np.array([[pose.as_tuple() for pose in block.poses] for block in blocks], np.float64)
+            self._catalog = Catalog(names, names, poses, np.stack([block.footprint for block in blocks]), 0)
+        return self._catalog
 
     def _block(self, name: int) -> RecalledBlock:
         block, kv = self._blocks[name]
