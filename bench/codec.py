@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bench.codec_schemes import table
 from bench.report import command_line, write_report
 from models.base import KVSpec
 from server.pager.codec import Codec, decode_fast, decode_rows, encode_fast, encode_rows
@@ -112,14 +113,24 @@ def measure() -> dict[str, object]:
     }
 
 
+def schemes_table() -> list[dict[str, object]]:
+    """Our scheme and others, on the keys and values of `sample` and on rooms' own."""
+    keys, values = sample(MATRIX_GAME_2.tokens, MATRIX_GAME_2.width)
+    return table((keys.float(), values.float()))
+
+
 def main(argv: Sequence[str]) -> int:
     """Measure and print. Exit 1 when the bytes are not those of the reference."""
     parser = argparse.ArgumentParser(prog="python -m bench codec", description=__doc__)
+    parser.add_argument("--schemes", action="store_true", help="beside other ways to spend 4 bits, also on rooms' K,V")
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(argv)
     figures = measure()
+    rows = schemes_table() if options.schemes else []
     scaled = {"speed and error": "one plane of one layer, 2640 x 1536"}
-    write_report(options.path, command_line(), figures, scaled)
+    write_report(options.path, command_line(), {**figures, **({"schemes": rows} if rows else {})}, scaled)
     for name, value in figures.items():
         print(f"{name:20} {value}")
+    for row in rows:
+        print("  ".join(f"{value:<38}" if isinstance(value, str) else f"{value:.4f}" for value in row.values()))
     return 0 if figures["bit_equal"] else 1

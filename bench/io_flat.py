@@ -27,7 +27,6 @@ LAG = 4 * GROUP  # how long ago a block was written when it is fetched: it has l
 MAX_RECALL = 2
 WAIT_S = 60.0  # only a broken disk takes so long
 POLL_S = 0.0002
-HEAD = "bench"
 
 
 def walk_flat(folder: Path, num_blocks: int, *, refuses_direct: bool) -> dict[str, object]:
@@ -91,7 +90,8 @@ def _fetch_and_forget(pager: Pager, world: str, blocks: Sequence[int]) -> None:
     """Bring these blocks back from the slab, and forget every second one."""
     keys = [BlockKey(world, block) for block in blocks]
     for first in range(0, len(keys), MAX_RECALL):
-        with pager.recall_exact(HEAD, keys[first : first + MAX_RECALL], WAIT_S) as lease:
+        with pager.recall_exact(world, keys[first : first + MAX_RECALL], WAIT_S) as lease:
             if lease.missing:
                 raise OSError(f"{lease.missing} did not come back")
     pager.forget(keys[::2])
+    pager.take_moves(world)  # as an engine does every chunk: that a block is gone waits to be told
