@@ -45,7 +45,7 @@ class Drive:
 
     @property
     def stats(self) -> PagerStats:
-        return self.pager.stats(self.session.world)
+        return self.pager.stats(self.session.head_id)
 
     def walk(self, controls: Sequence[Controls], after_chunk: Callable[[], None] | None = None) -> None:
         """Draw the chunks that these controls ask for, and keep their frames."""
@@ -81,8 +81,9 @@ class Drive:
 
     def close(self) -> None:
         """Save the head and close the world and the pager."""
-        self.session.save().result(60.0)
-        self.pager.leave(self.session.world)
+        saving = self.session.end()
+        self.session.timeline.close()
+        saving.result(60.0)
         self.session.journal.close()
         self.pager.close_world(self.session.world)
         self.pager.close()

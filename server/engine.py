@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,8 +22,9 @@ from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
 from server.seat import Seat
 from server.session import Setting
+from server.timeline import Timeline
 from server.welcome import welcome_to
-from server.worlds import Worlds
+from server.worlds import Worlds, token_hash
 from shared.protocol import Error, Hello, Welcome
 from shared.tiers import PagerStats
 
@@ -73,6 +74,7 @@ class Engine:
         self._tidied_s = 0.0
         self._opening = threading.Lock()
         self._residents: tuple[Resident, ...] = ()
+        self._timelines: dict[str, Timeline] = {}  # of open worlds; engine thread
         self._parkers: dict[str, threading.Thread] = {}
         self._setting: Setting | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -94,7 +96,7 @@ class Engine:
     def sessions(self) -> list[PagerStats]:
         """What the pager did for each session, for the metrics. Any thread."""
         setting = self._setting
-        return [setting.pager.stats(r.session.world) for r in self._residents] if setting else []
+        return [setting.pager.stats(r.session.head_id) for r in self._residents] if setting else []
 
     # ---- opening; a worker thread ----
 
@@ -105,30 +107,28 @@ class Engine:
         with self._opening:  # two that ask for one world at once: the second finds it living
             if (seat := self.call(lambda: self._sit_in_living(hello, wake))) is not None:
                 return seat
-            setting = self._settled
-            resident, notes = self._enter(hello, setting)
-            try:
-                return self.call(lambda: self._move_in(resident, hello, wake, notes))
-            except BaseException:
-                _close_session(resident, setting.pager)
-                raise
+            resident, notes = self._enter(hello, self._settled)
+            return self.call(lambda: self._move_in(resident, hello, wake, notes))
 
     def _sit_in_living(self, hello: Hello, wake: Callable[[], None]) -> Seat | None:
         """A seat in a session that lives here; None when this hello asks for another one. Engine thread."""
-        found = next((r for r in self._residents if hello.resume and hello.resume == r.resume), None)
-        is_resumed = found is not None
-        if found is None:
-            named = (r for r in self._residents if hello.world and hello.world in (r.session.world, r.name))
-            found = next(named, None)
+        if resumed := next((r for r in self._residents if hello.resume and hello.resume == r.resume), None):
+            return self._sit(resumed, hello, wake, is_resumed=True, notes=[])
+        living = [r for r in self._residents if hello.world and hello.world in (r.session.world, r.name)]
+        found = _choose(living, hello)
         if found is None and hello.role == "viewer":
             raise Refused("no_such_session", "nobody walks in that world now: a viewer needs a driver")
         if found is None:
             if len(self._residents) >= self._limits.max_sessions:
                 raise Refused("busy", f"{self._limits.max_sessions} worlds are being walked already: try again later")
             return None
-        if hello.role == "driver" and not is_resumed and found.session.show.driver is not None:
-            raise Refused("world_in_use", "somebody walks in this world: join as a viewer, or name another one")
-        return self._sit(found, hello, wake, is_resumed=is_resumed, notes=[])
+        if hello.role == "driver" and found.session.show.driver is not None:
+            raise Refused(
+                "world_in_use",
+                "somebody walks in this world: join as a viewer, begin a branch of your own at one of its snapshots, "
+                "or name another world",
+            )
+        return self._sit(found, hello, wake, is_resumed=False, notes=[])
 
     def _sit(
         self, resident: Resident, hello: Hello, wake: Callable[[], None], *, is_resumed: bool, notes: list[str]
@@ -140,17 +140,55 @@ class Engine:
 
     def _move_in(self, resident: Resident, hello: Hello, wake: Callable[[], None], notes: list[str]) -> Seat:
         """Engine thread, like everything that changes who lives here."""
-        seat = self._sit(resident, hello, wake, is_resumed=False, notes=notes)
         self._residents = (*self._residents, resident)
-        return seat
+        try:
+            return self._sit(resident, hello, wake, is_resumed=resident.session.is_resumed, notes=notes)
+        except BaseException:
+            self._park(resident)
+            raise
 
     def _enter(self, hello: Hello, setting: Setting) -> tuple[Resident, list[str]]:
         lobby = Lobby(setting, self._worlds, self.call, self._limits.seed)
-        if (parker := self._parkers.get(lobby.world_id(hello.world) or "")) is not None:
+        world = lobby.world_id(hello.world) or ""
+        timeline = self.call(lambda: self._claim(world))
+        if timeline is None and (parker := self._parkers.get(world)) is not None:
             parker.join(SAVE_WAIT_S)
-        session, name, notes = lobby.enter(hello)
-        folder = self._worlds.root / session.world
-        return Resident(session, name, folder, setting.model, self._poked.set, self._post), notes
+        try:
+            session, name, notes = lobby.enter(hello, timeline)
+        except BaseException:
+            if timeline is not None:
+                self.call(lambda: self._let_go(timeline))
+            raise
+        if timeline is None:
+            session.timeline.num_sessions = 1
+            self.call(lambda: self._timelines.setdefault(session.world, session.timeline))
+        resident = Resident(session, name, session.timeline.folder, setting.model, self._poked.set, self._post)
+        if session.is_resumed:
+            resident.resume = hello.resume
+        session.resume_hash = token_hash(resident.resume)
+        return resident, notes
+
+    def _claim(self, world: str) -> Timeline | None:
+        """The world's timeline, if it is open; it stays so until `_let_go`. Engine thread."""
+        timeline = self._timelines.get(world)
+        if timeline is not None:
+            timeline.num_sessions += 1
+        return timeline
+
+    def _let_go(self, timeline: Timeline, saving: Future[bool] | None = None) -> None:
+        """One session less uses it; after the last one its world is closed, on a thread of its own. Engine thread."""
+        timeline.num_sessions -= 1
+        if timeline.num_sessions > 0:
+            return
+        assert self._setting is not None
+        world = timeline.world
+        del self._timelines[world]
+        timeline.close()
+        parker = threading.Thread(
+            target=_close_world, args=(timeline, saving, self._setting.pager), name=f"park-{world[:6]}"
+        )
+        parker.start()
+        self._parkers = {name: thread for name, thread in self._parkers.items() if thread.is_alive()} | {world: parker}
 
     @property
     def _settled(self) -> Setting:
@@ -238,6 +276,7 @@ class Engine:
             return None
         if now_s - resident.saved_s > self._limits.autosave_s:
             resident.save(now_s)
+        resident.session.settle()
         return resident.start_s(now_s)
 
     def _guarded(self, resident: Resident, work: Callable[[], T]) -> T | None:
@@ -259,15 +298,17 @@ class Engine:
             gc.collect()
 
     def _park(self, resident: Resident) -> None:
-        """Save a session and close its world, on a thread of its own: nobody else waits for that."""
+        """Save a session and let go of its world: nobody else waits for that."""
         if resident not in self._residents:
             return
         self._residents = tuple(other for other in self._residents if other is not resident)
-        assert self._setting is not None
-        world = resident.session.world
-        parker = threading.Thread(target=_close_session, args=(resident, self._setting.pager), name=f"park-{world[:6]}")
-        parker.start()
-        self._parkers = {name: thread for name, thread in self._parkers.items() if thread.is_alive()} | {world: parker}
+        session = resident.session
+        saving: Future[bool] | None = None
+        try:
+            saving = session.end()
+        except Exception:  # noqa: BLE001 - whatever it was, the world must be let go
+            _log.exception("head not saved world=%s moment=%d", session.world, session.head.moment)
+        self._let_go(session.timeline, saving)
 
     def _close(self, setting: Setting) -> None:
         self.is_ready = False
@@ -284,16 +325,24 @@ class Engine:
         setting.pager.close()
 
 
-def _close_session(resident: Resident, pager: Pager) -> None:
-    """Save the head if the disk allows it in time, and let go of the world in any case."""
-    session = resident.session
+def _choose(living: Sequence[Resident], hello: Hello) -> Resident | None:
+    """The session of this world in which the hello wants a seat; None: it wants one of its own."""
+    if hello.at:
+        return next((resident for resident in living if resident.session.branch.name == hello.at), None)
+    if hello.role == "viewer":
+        return next(iter(living), None)
+    free = (resident for resident in living if resident.session.show.driver is None)
+    return next(free, next(iter(living), None))
+
+
+def _close_world(timeline: Timeline, saving: Future[bool] | None, pager: Pager) -> None:
+    """Wait for the last head, if the disk allows it in time, and let go of the world in any case."""
     is_saved = False
     try:
-        is_saved = session.save().result(SAVE_WAIT_S)
+        is_saved = saving is not None and saving.result(SAVE_WAIT_S)
     except Exception:  # noqa: BLE001 - the top of the parker: whatever it was, the world must be let go
-        _log.exception("head not saved world=%s moment=%d", session.world, session.head.moment)
+        _log.exception("head not saved world=%s", timeline.world)
     finally:
-        pager.leave(session.world)
-        session.journal.close()
-        pager.close_world(session.world)
-    _log.info("session closed world=%s moment=%d saved=%s", session.world, session.head.moment, is_saved)
+        timeline.journal.close()
+        pager.close_world(timeline.world)
+    _log.info("world closed world=%s saved=%s", timeline.world, is_saved)

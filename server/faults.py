@@ -2,13 +2,14 @@
 
     PagerError       server/pager/errors.py: BudgetError, WorldFault, BlockStateError
     Refused          a client may not have what it asked for; `code` goes to the wire
+    SnapshotFault    a snapshot, a branch or a moment that was asked for cannot be had; nothing was changed
 
 The texts are for users: what happened, what it means, what to do.
 """
 
 from server.pager.errors import WorldFault
 
-__all__ = ["Refused", "WorldFault"]
+__all__ = ["Refused", "SnapshotFault", "WorldFault"]
 
 
 class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
@@ -18,3 +19,7 @@ class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
         super().__init__(text)
         self.code = code
         self.text = text
+
+
+class SnapshotFault(Exception):  # noqa: N818 - its text is for the player
+    """A snapshot, a branch or an earlier moment cannot be had. The session stands where it stood."""

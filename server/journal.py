@@ -1,84 +1,136 @@
-"""The journal: the thread that writes a world's moments and saved states. Owns the log file; decides nothing.
+"""The journal: the thread that writes a world's moments and kept heads. Owns the log file; decides nothing.
 
 The engine hands records over and never waits. A disk that is full or fails is a value: what could not be written is
-kept and tried again, up to a limit, and `fault` says so in words. Order of a save: blocks, state file, record, sync.
+kept and tried again, up to a limit, and `fault` says so in words. Order of a save: blocks, state file, sync, record,
+sync. Saves that wait together share the syncs.
 """
 
 import logging
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import xxhash
 
-from models.base import SavedState
+from models.base import DrawnFrame, SavedState
+from server.compress import compress
+from server.moments import MAIN, Moment, moment_to_record
 from server.record_log import RecordLog, write_durably
-from server.timeline import Moment, moment_to_record
-from server.worlds import STATES_KEPT, OpenedWorld, card_to_record, state_bytes
+from server.resting_files import RestingFiles
+from server.states import state_bytes
+from server.world_log import Kept
+from server.worlds import OpenedWorld, card_to_record
 
 MAX_UNWRITTEN = 20_000  # moments kept in memory while the disk refuses them: about half an hour of walking
 BLOCKS_WAIT_S = 10.0
+MAX_TOGETHER = 64  # saves that share their syncs
 
 _log = logging.getLogger(__name__)
 
+Record = dict[str, Any]
+
+
+def _nobody(_: Kept) -> None:
+    """Nobody asked where it lies."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Save:
+class Save:
+    """A head to be made durable, and the records that then name its file: of kind head, snapshot or branch."""
+
     moment: int
     state: SavedState
-    done: Future[bool]
+    records: tuple[Record, ...]
+    frame: DrawnFrame | None = None
+    recalled: tuple[int, ...] = ()
+    at_rest: Callable[[Kept], None] = _nobody  # journal thread: where the head lies now
+    done: Future[bool] = field(default_factory=Future[bool])
 
 
 class Journal:
     """One world's writer. `fault` is empty while everything asked for is written."""
 
-    def __init__(self, world: OpenedWorld, flush_blocks: Callable[[float], bool]) -> None:
-        """`flush_blocks(timeout_s)` makes the committed blocks durable; it is called before a state is saved."""
+    def __init__(
+        self,
+        world: OpenedWorld,
+        flush_blocks: Callable[[float], bool],
+        exactness: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`flush_blocks(timeout_s)` makes the committed blocks durable; it is called before a head is saved.
+
+        `exactness` is the fingerprint of the moments to come; it is written unless the log ends with the same one.
+        """
         self.fault = ""
         self.dropped_moments = 0
         self._folder = world.folder
         self._flush_blocks = flush_blocks
         self._log_file = RecordLog(world.folder / "moments.log", world.log_end)
-        self._unwritten: deque[dict[str, Any]] = deque([card_to_record(world.card)] if world.log_end == 0 else [])
+        self._unwritten: deque[Record] = deque([card_to_record(world.card)] if world.log_end == 0 else [])
+        if exactness is not None and (
+            not world.log.exactness or dict(world.log.exactness[-1][1]) != _marked(exactness)
+        ):
+            self._unwritten.append(_marked(exactness))
+        self._files = RestingFiles(world.folder / "states", world.log)
         self._is_suspect = False  # a sync failed: the pages it was to save may be gone
-        self._jobs: queue.SimpleQueue[Moment | _Save | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Moment | Save | Record | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"journal-{world.card.id[:6]}", daemon=True)
         self._thread.start()
 
+    # ---- any thread; never waits ----
+
     def note(self, moment: Moment) -> None:
-        """Write a moment soon. Any thread; never waits."""
+        """Write a moment soon."""
         if self._jobs.qsize() >= MAX_UNWRITTEN:
             self.dropped_moments += 1  # the disk hangs
         else:
             self._jobs.put(moment)
 
+    def keep(self, save: Save) -> Future[bool]:
+        """Save a head: True once it is durable, False when the disk refused."""
+        self._jobs.put(save)
+        return save.done
+
     def save(self, moment: int, state: SavedState) -> Future[bool]:
-        """Save the head: True once it is durable, False when the disk refused. Any thread; never waits."""
-        done: Future[bool] = Future()
-        self._jobs.put(_Save(moment, state, done))
-        return done
+        """Save the head of the branch that a world begins with."""
+        return self.keep(Save(moment, state, (head_record(MAIN, moment, moment + 1),)))
+
+    def drop(self, what: str, name: str) -> None:
+        """Write that a snapshot or a branch is there no more, and then let go of its file."""
+        self._jobs.put({"kind": "dropped", "what": what, "name": name})
 
     def close(self, timeout_s: float = 20.0) -> None:
         """Write what was asked for, then stop."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
 
+    # ---- the journal's thread ----
+
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if isinstance(job, Moment):
-                self._keep(moment_to_record(job))
-                self._write()
-            else:
-                job.done.set_result(self._save(job))
-        self._write()
+        is_open = True
+        while is_open:
+            jobs = [self._jobs.get()]
+            while not self._jobs.empty() and len(jobs) < MAX_TOGETHER:
+                jobs.append(self._jobs.get())
+            is_open = None not in jobs
+            saves = [job for job in jobs if isinstance(job, Save)]
+            for job in jobs:
+                if isinstance(job, Moment):
+                    self._keep(moment_to_record(job))
+                elif isinstance(job, dict):
+                    self._keep(job)
+            self._write()
+            if saves:
+                is_saved = self._save(saves)
+                for save in saves:
+                    save.done.set_result(is_saved)
         self._log_file.close()
 
-    def _keep(self, record: dict[str, Any]) -> None:
+    def _keep(self, record: Record) -> None:
         if len(self._unwritten) >= MAX_UNWRITTEN:
             self.dropped_moments += 1
             return  # a gap would cut the line of ancestors: everything after it waits for room as well
@@ -87,45 +139,71 @@ class Journal:
     def _write(self) -> bool:
         try:
             while self._unwritten:
-                self._log_file.append(self._unwritten[0])
+                record = self._unwritten[0]
+                self._log_file.append(record)
                 self._unwritten.popleft()
+                if record["kind"] == "dropped":
+                    self._files.drop(record["what"], record["name"])
         except OSError as error:
             self._fail("the walk is not being saved", error)
             return False
         return True
 
-    def _save(self, job: _Save) -> bool:
+    def _save(self, saves: Sequence[Save]) -> bool:
         if not self._write() or self.dropped_moments:
             return False
         try:
             if not self._flush_blocks(BLOCKS_WAIT_S):
-                _log.warning("blocks not durable before a save folder=%s moment=%d", self._folder.name, job.moment)
+                _log.warning(
+                    "blocks not durable before a save folder=%s moment=%d", self._folder.name, saves[-1].moment
+                )
             if self._is_suspect:
                 self._log_file.renew()
                 self._is_suspect = False
-            data = state_bytes(job.state)
-            name = f"{job.moment}.safetensors"
-            write_durably(self._folder / "states" / name, data)
-            record = {"kind": "head", "moment": job.moment, "state": name, "bytes": len(data)}
+            named = [(save, record) for save in saves for record in self._named(save)]
             self._sync()
-            self._log_file.append(record | {"hash": xxhash.xxh3_128_digest(data)})
+            for _, record in named:
+                self._log_file.append(record)
             self._sync()
-            self._drop_old_states()
+            for save, record in named:
+                if "state" in record:
+                    save.at_rest(self._files.refer(record))
         except OSError as error:
             self._fail("the world could not be saved", error)
             return False
         self.fault = ""
         return True
 
+    def _named(self, save: Save) -> list[Record]:
+        """Write the head's file; returns the records with the name, size and hash of it."""
+        file = self._files.written(save.moment)
+        if file is None:
+            data = state_bytes(save.state, save.frame, save.recalled)
+            name = f"{save.moment}.safetensors"
+            write_durably(self._folder / "states" / name, data)
+            file = {"state": name, "bytes": len(data), "hash": xxhash.xxh3_128_digest(data)}
+            self._files.note_written(save.moment, file)
+        return [self._with_file(record, file, save) for record in save.records]
+
+    def _with_file(self, record: Record, file: Record, save: Save) -> Record:
+        if record["kind"] == "branch":
+            return record
+        if record["kind"] == "head":
+            return record | file
+        return record | file | {"thumbnail": self._thumbnail(save)}
+
+    def _thumbnail(self, save: Save) -> str:
+        if save.frame is None:
+            return ""
+        name = f"{save.moment}.jpg"
+        (self._folder / "thumbnails").mkdir(exist_ok=True)
+        write_durably(self._folder / "thumbnails" / name, compress(save.frame.pixels, "jpeg"))
+        return name
+
     def _sync(self) -> None:
         self._is_suspect = True
         self._log_file.sync()
         self._is_suspect = False
-
-    def _drop_old_states(self) -> None:
-        files = sorted((self._folder / "states").glob("*.safetensors"), key=_moment_of)
-        for path in files[:-STATES_KEPT]:
-            path.unlink(missing_ok=True)
 
     def _fail(self, what: str, error: OSError) -> None:
         text = f"{what}: {error.strerror or error}. Free space on the disk of the worlds folder."
@@ -134,5 +212,23 @@ class Journal:
         self.fault = text
 
 
-def _moment_of(path: Path) -> int:
-    return int(path.stem) if path.stem.isdigit() else -1
+def head_record(branch: str, moment: int, next_id: int, resume_hash: bytes = b"") -> Record:
+    """That a branch's head was saved. `next_id`: every moment from it on was drawn later."""
+    record: Record = {"kind": "head", "moment": moment, "next": next_id, "created_s": time.time()}
+    if branch != MAIN:
+        record["branch"] = branch
+    return record | ({"resume": resume_hash} if resume_hash else {})
+
+
+def branch_record(name: str, moment: int, created_s: float) -> Record:
+    """That a branch began at a moment."""
+    return {"kind": "branch", "name": name, "moment": moment, "created_s": created_s}
+
+
+def snapshot_record(name: str, moment: int, created_s: float) -> Record:
+    """That a moment is kept under a name."""
+    return {"kind": "snapshot", "name": name, "moment": moment, "created_s": created_s}
+
+
+def _marked(exactness: Mapping[str, Any]) -> Record:
+    return {"kind": "exactness", **exactness}

@@ -1,23 +1,27 @@
-"""The lobby: from a Hello to a session's head. Opens or makes the world, its journal and blocks; begins or continues.
+"""The lobby: from a Hello to a session that stands on a branch. Opens or makes the world, or joins it where it is open.
 
-Runs on a worker thread, because it waits for the disk; what the model must compute is handed to the engine thread.
+Runs on a worker thread, because it waits for the disk; what the model must compute, and what changes a timeline that
+others use, is handed to the engine thread.
 """
 
 import secrets
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from typing import Any
 
-from models.base import Beginning, DrawnFrame
-from server.catalog import GrowingCatalog
-from server.compress import digest
-from server.faults import Refused, WorldFault
+from models.base import DrawnFrame
+from server.exactness import exactness
+from server.faults import Refused, SnapshotFault, WorldFault
+from server.head import Branch, Head, KeptHead, Snapshot
 from server.journal import Journal
+from server.lines import Lines, gone_of
+from server.moments import MAIN, NO_MOMENT
+from server.new_world import first_head, view_from
 from server.pager.blocks import BlockKey
 from server.pager.errors import PagerError
-from server.session import Head, Past, Session, Setting
-from server.timeline import NO_MOMENT, Moment, ancestors
-from server.worlds import OpenedWorld, Worlds
-from shared.pose import distance_m, wrap_rad
+from server.rows import Line
+from server.session import Session, Setting
+from server.timeline import Timeline
+from server.worlds import STATES_KEPT, OpenedWorld, Worlds
 from shared.protocol import Hello
 
 
@@ -28,7 +32,7 @@ class Lobby:
         self,
         setting: Setting,
         worlds: Worlds,
-        on_engine: Callable[[Callable[[], Beginning]], Beginning],
+        on_engine: Callable[[Callable[[], Any]], Any],
         seed: int | None = None,
     ) -> None:
         """`seed` is that of new worlds whose client names none; None: chance."""
@@ -42,16 +46,41 @@ class Lobby:
         card = self._worlds.find(name) if name else None
         return card.id if card else None
 
-    def enter(self, hello: Hello) -> tuple[Session, str, list[str]]:
-        """A new session for this Hello, the world's name, and what the player should know. Raises Refused."""
+    def enter(self, hello: Hello, timeline: Timeline | None = None) -> tuple[Session, str, list[str]]:
+        """A new session for this Hello, the world's name, and what the player should know. Raises Refused.
+
+        `timeline` is that of the named world where it is open already.
+        """
         try:
+            if timeline is not None:
+                return self._join(hello, timeline), self._worlds.card(timeline.world).name, []
             opened = self._open(hello)
             session, notes = self._settle_or_drop(opened, hello)
+        except SnapshotFault as fault:
+            raise Refused("snapshot", self._without_paths(str(fault))) from fault
         except (WorldFault, PagerError, ValueError) as fault:
             raise Refused("bad_world", self._without_paths(str(fault))) from fault
         except OSError as error:
             raise Refused("disk", f"the world cannot be opened: {error.strerror}. Check the worlds folder.") from error
         return session, opened.card.name, [self._without_paths(note) for note in notes]
+
+    # ---- a world that is open ----
+
+    def _join(self, hello: Hello, timeline: Timeline) -> Session:
+        kept = self._on_engine(lambda: timeline.place(hello.at))
+        head = timeline.read(kept)
+        return self._on_engine(lambda: self._stand(timeline, kept, head, hello))
+
+    def _stand(self, timeline: Timeline, kept: KeptHead, head: Head, hello: Hello) -> Session:
+        """Engine thread."""
+        if kept.head is None:
+            timeline.wake(kept, head)
+        branch = kept if isinstance(kept, Branch) else timeline.fork(head)
+        if branch.is_taken:
+            raise SnapshotFault(f"somebody walks on branch {branch.name!r}: choose another one, or a snapshot")
+        return Session(self._setting, timeline, branch, hello.mode)
+
+    # ---- a world at rest, or a new one ----
 
     def _settle_or_drop(self, opened: OpenedWorld, hello: Hello) -> tuple[Session, list[str]]:
         try:
@@ -67,9 +96,13 @@ class Lobby:
         known = pager.open_world(world, opened.folder)
         journal: Journal | None = None
         try:
-            journal = Journal(opened, lambda timeout_s: pager.flush(timeout_s, world))
-            head, past, notes = self._continue(opened, journal, known) or self._begin(opened, journal, known)
-            return Session(self._setting, world, opened.card.seed, hello.mode, head, past), notes
+            marks = exactness(self._setting.model)
+            journal = Journal(opened, lambda timeout_s: pager.flush(timeout_s, world), marks)
+            next_id = max(opened.next_id, max(known, default=NO_MOMENT) + 1)  # a block may outlive its moment
+            card, setting = opened.card, self._setting
+            timeline = Timeline(world, card.seed, opened.folder, setting.model, journal, setting.shelf, next_id)
+            timeline.load(opened.moments)
+            return self._continue(opened, timeline, known, hello) or self._begin(opened, timeline, known, hello)
         except BaseException:
             if journal is not None:
                 journal.close()
@@ -84,6 +117,8 @@ class Lobby:
         model = self._setting.model
         card = self._worlds.find(hello.world) if hello.world else None
         if card is None:
+            if hello.at:
+                raise WorldFault(f"there is no world {hello.world!r} that could have a branch or snapshot {hello.at!r}")
             seed = next((seed for seed in (hello.seed, self._seed) if seed is not None), secrets.randbits(31))
             return self._worlds.make(hello.world, seed, model.name, model.fingerprint)
         if (card.model, card.fingerprint) != (model.name, model.fingerprint):
@@ -92,101 +127,85 @@ class Lobby:
                 f"world {card.name!r} was drawn by other weights ({card.model} {card.fingerprint[:8]}; this server has "
                 f"{model.name} {model.fingerprint[:8]}). Start the server with those weights, or name a new world.",
             )
-        return self._worlds.open(card)
+        return self._worlds.open(card, hello.at, hello.resume)
 
     def _continue(
-        self, opened: OpenedWorld, journal: Journal, known: frozenset[int]
-    ) -> tuple[Head, Past, list[str]] | None:
-        """The saved head, with the catalog of the blocks that are still there."""
-        if opened.state is None:
+        self, opened: OpenedWorld, timeline: Timeline, known: frozenset[int], hello: Hello
+    ) -> tuple[Session, list[str]] | None:
+        """The head at which one enters, on the lines of the blocks that are still there."""
+        entry = opened.entry
+        if entry is None:
             return None
-        pager, state = self._setting.pager, self._setting.model.load(opened.state)
-        line = ancestors(opened.moments, opened.head)
-        catalog: GrowingCatalog | None = None
-        for moment in line:
-            if moment.footprint is not None:
-                catalog = catalog or _catalog_like(moment)
-                catalog.append(moment.id, moment.chunk_index, moment.block_poses, moment.footprint)
-        if catalog is None:
-            return None
-        kept = {moment.id for moment in line if moment.has_block}
-        catalog.bury(kept - known)
-        seeded = frozenset(moment.id for moment in line if moment.seeded)
-        pager.forget(BlockKey(opened.card.id, block_id) for block_id in known - kept)  # of moments that were lost
-        return (
-            Head(opened.head, state, _next_id(opened, known)),
-            Past(catalog, seeded, journal),
-            _notes(opened, kept - known),
-        )
+        lines = Lines(opened.moments)
+        line = lines.of(entry.kept.moment)
+        timeline.seeded = frozenset(moment.id for moment in opened.moments.values() if moment.seeded)
+        _adopt_all(opened, timeline, lines)
+        timeline.gone = gone_of(lines, known)
+        self._setting.pager.forget(BlockKey(timeline.world, each) for each in known - lines.blocks)  # of lost moments
+        recalled = tuple(BlockKey(timeline.world, block) for block in entry.resting.recalled)
+        state = self._setting.model.load(entry.resting.saved)
+        head = Head(entry.kept.moment, state, line, entry.resting.frame, recalled)
+        absent = timeline.gone.among(line.ids())
 
-    def _begin(self, opened: OpenedWorld, journal: Journal, known: frozenset[int]) -> tuple[Head, Past, list[str]]:
+        def stand() -> Session:
+            kept = timeline.branches[entry.branch] if entry.branch else timeline.snapshots[entry.kept.name]
+            session = self._stand(timeline, kept, head, hello)
+            session.is_resumed = entry.is_resumed
+            return session
+
+        return self._on_engine(stand), _notes(opened, int(absent.sum()))
+
+    def _begin(
+        self, opened: OpenedWorld, timeline: Timeline, known: frozenset[int], hello: Hello
+    ) -> tuple[Session, list[str]]:
         """A new world, or one that was never saved: its seeded chunks become its first moments."""
-        self._setting.pager.forget(BlockKey(opened.card.id, block_id) for block_id in known)
-        model, seed = self._setting.model, opened.card.seed
-        beginning = self._on_engine(lambda: model.begin(seed))
-        first_id, parent = _next_id(opened, known), NO_MOMENT
-        catalog: GrowingCatalog | None = None
-        for index, chunk in enumerate(beginning.chunks):
-            moment = _seeded_moment(beginning, index, first_id + index, parent, seed)
-            journal.note(moment)
-            parent = moment.id
-            if chunk.block is not None:
-                catalog = catalog or _catalog_like(moment)
-                catalog.append(moment.id, index, chunk.block.poses, chunk.block.footprint)
-                self._setting.pager.commit(BlockKey(opened.card.id, moment.id), chunk.block)
-        assert catalog is not None, "a world begins with at least one block"
-        head = Head(parent, beginning.state, parent + 1)
-        journal.save(parent, model.dump(beginning.state))
-        seeded = frozenset(range(first_id, parent + 1))
-        return head, Past(catalog, seeded, journal, _view_from(beginning)), _notes(opened, set())
+        pager, model = self._setting.pager, self._setting.model
+        pager.forget(BlockKey(timeline.world, block_id) for block_id in known)
+        beginning = self._on_engine(lambda: model.begin(timeline.seed))
+        head = first_head(beginning, timeline, pager)
+        timeline.branches[MAIN] = Branch(MAIN, head, NO_MOMENT)
+        timeline.journal.save(head.moment, model.dump(beginning.state))
+        view: DrawnFrame = view_from(beginning)
+        session = self._on_engine(
+            lambda: Session(self._setting, timeline, timeline.branches[MAIN], hello.mode, first_view=view)
+        )
+        return session, _notes(opened, 0)
 
 
-def _next_id(opened: OpenedWorld, known: frozenset[int]) -> int:
-    """An id that no moment and no block ever bore: after a kill, a block may be durable and its moment not."""
-    return max(opened.next_id, max(known, default=NO_MOMENT) + 1)
+def _adopt_all(opened: OpenedWorld, timeline: Timeline, lines: Lines) -> None:
+    """Enter the branches and snapshots of the log. Their states stay where they lie until somebody goes there."""
+    moments = opened.moments
+    entered = opened.entry.branch if opened.entry else ""
+    for name, branch in opened.branches.items():
+        heads = [kept for kept in opened.log.heads.get(name, [])[-STATES_KEPT:] if kept.moment in moments]
+        kept = next((kept for kept in reversed(heads) if (opened.folder / "states" / kept.file).exists()), None)
+        if opened.entry and name == entered:
+            kept = opened.entry.kept
+        if kept is not None and (line := _line_of(lines, kept.moment)) is not None:
+            chunk_index = moments[kept.moment].chunk_index + 1
+            timeline.adopt(Branch.at_rest(name, kept, branch.start, chunk_index, line))
+    for kept in opened.snapshots.values():
+        if kept.moment in moments and (line := _line_of(lines, kept.moment)) is not None:
+            chunk_index = moments[kept.moment].chunk_index + 1
+            timeline.adopt(Snapshot.at_rest(kept, chunk_index, line, timeline))
 
 
-def _catalog_like(moment: Moment) -> GrowingCatalog:
-    assert moment.footprint is not None
-    return GrowingCatalog(len(moment.block_poses), moment.footprint.shape, moment.footprint.dtype.name)
+def _line_of(lines: Lines, moment: int) -> Line | None:
+    """None: its ancestors are not in the log. It cannot be entered; the rest of the world can."""
+    try:
+        return lines.of(moment)
+    except ValueError:
+        return None
 
 
-def _view_from(beginning: Beginning) -> DrawnFrame:
-    """The seeded frame that was seen from where the player stands."""
-    start = beginning.state.pose
-    frames = [frame for chunk in beginning.chunks for frame in chunk.frames]
-    return min(
-        frames, key=lambda frame: distance_m(frame.pose, start) + abs(wrap_rad(frame.pose.yaw_rad - start.yaw_rad))
-    )
-
-
-def _seeded_moment(beginning: Beginning, index: int, moment_id: int, parent: int, seed: int) -> Moment:
-    chunk = beginning.chunks[index]
-    return Moment(
-        id=moment_id,
-        parent=parent,
-        chunk_index=index,
-        seed=seed,
-        controls=(),
-        poses=tuple(frame.pose for frame in chunk.frames),
-        recalled=(),
-        stale=False,
-        seeded=True,
-        frame_hashes=tuple(digest(frame.pixels) for frame in chunk.frames),
-        has_block=chunk.block is not None,
-        block_poses=chunk.block.poses if chunk.block else (),
-        footprint=chunk.block.footprint if chunk.block else None,
-    )
-
-
-def _notes(opened: OpenedWorld, absent: AbstractSet[int]) -> list[str]:
+def _notes(opened: OpenedWorld, num_absent: int) -> list[str]:
     """What a player who comes back should know."""
     notes = list(opened.notes)
     if opened.lost_chunks:
         notes.append(f"The server stopped before it could save: the last {opened.lost_chunks} chunks are lost.")
-    if absent:
+    if num_absent:
         notes.append(
-            f"{len(absent)} blocks of this walk are not on the disk any more: forgotten under --nvme, or lost when the "
+            f"{num_absent} blocks of this walk are not on the disk any more: forgotten under --nvme, or lost when the "
             "server was killed. Those places will be drawn anew."
         )
     return notes

@@ -105,6 +105,12 @@ class Outbox:
                 self._anchor_s -= self._waiting[0].pts_s - gone.pts_s
         self._wake()
 
+    def clear(self) -> None:
+        """Send nothing of what waits: the head stands elsewhere now."""
+        with self._lock:
+            self._dropped += len(self._waiting)
+            self._waiting.clear()
+
     @property
     def unsent(self) -> int:
         """Frames that wait here."""

@@ -1,6 +1,7 @@
 """A session: one driver's live head on a world. `step` is one chunk from controls to frames; read it top to bottom.
 
-Owns the head, its catalog and its seats. Every method belongs to the engine thread, except those that say otherwise.
+Owns its catalog and its seats, and the branch it stands on while it stands there. Every method belongs to the engine
+thread, except those that say otherwise.
 """
 
 import time
@@ -8,20 +9,25 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from models.base import Catalog, DrawnFrame, ModelState, RecalledBlock, Step, WorldModel
+from models.base import Catalog, DrawnFrame, WorldModel
 from server.catalog import GrowingCatalog
-from server.compress import digest
+from server.drawing import Drawn, decoded, draw
+from server.faults import SnapshotFault
 from server.foresight import Foresight
-from server.journal import Journal
+from server.head import Branch, Head, Snapshot
+from server.journal import Journal, Save, head_record
 from server.mailbox import ControlsMailbox, Taken
+from server.moments import Moment
 from server.orders import Orders
 from server.pace import Pace
 from server.pager.blocks import BlockKey
 from server.pager.lease import Lease
 from server.pager.pager import Pager
 from server.pager.recall_buffer import RecallBuffer
+from server.ring import Ring
+from server.shelf import Shelf
 from server.show import Show
-from server.timeline import Moment
+from server.timeline import Timeline
 from shared.pose import Pose
 from shared.protocol import Input, Mode
 
@@ -29,31 +35,13 @@ EXACT_WAIT_S = 30.0  # then a chunk is drawn without the blocks that did not com
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """Where a session stands: the newest moment, and the state that it left."""
-
-    moment: int
-    state: ModelState
-    next_id: int  # of the moment to come
-
-
-@dataclass(frozen=True, slots=True)
 class Setting:
-    """What all sessions share: the model, the pager, and the engine's recall buffer."""
+    """What all sessions share: the model, the pager, the engine's recall buffer, and the shelf of kept heads."""
 
     model: WorldModel
     pager: Pager
     buffer: RecallBuffer
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What the ancestors of a head left: their catalog, which of them were given, and the journal that goes on."""
-
-    catalog: GrowingCatalog
-    seeded: frozenset[int]
-    journal: Journal
-    first_view: DrawnFrame | None = None  # of a new world: what its player sees before the first chunk
+    shelf: Shelf = field(default_factory=Shelf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +69,59 @@ class Stages:
 class Session:
     """One live head. It draws when its driver needs frames, and stands still when nobody reads or steers."""
 
-    def __init__(self, setting: Setting, world: str, seed: int, mode: Mode, head: Head, past: Past) -> None:
-        """A head that stands at `head` in `world`, with what its ancestors left in `past`."""
-        self.world = world
-        self.seed = seed
+    def __init__(
+        self,
+        setting: Setting,
+        timeline: Timeline,
+        branch: Branch,
+        mode: Mode,
+        first_view: DrawnFrame | None = None,
+    ) -> None:
+        """A session that stands on `branch`, whose head is in RAM. `first_view`: of a new world, before any chunk."""
+        assert branch.head is not None
+        self.timeline = timeline
+        self.branch = branch
+        self.world = timeline.world
+        self.seed = timeline.seed
         self.mode: Mode = mode
-        self.head = head
-        self.journal = past.journal
+        self.recalls = True  # False: chunks are drawn from the model's own window alone
+        self.head_id = timeline.head_id()
+        self.ring = Ring()
         self.pace = Pace(setting.model.frames_per_chunk, setting.model.fps)
-        self.show = Show(setting.model, world, past.catalog, past.seeded)
         self.orders = Orders(setting.model.frames_per_chunk)
         self.mailbox = ControlsMailbox()
+        self.is_resumed = False  # by the token of the driver who walked here before the world was closed
+        self.resume_hash = b""  # of the token with which its driver comes back
         self._model = setting.model
         self._pager = setting.pager
         self._buffer = setting.buffer
-        self._catalog = past.catalog
+        self._shelf = setting.shelf
+        self._catalog = GrowingCatalog(branch.head.line, timeline.gone)
+        self.show = Show(setting.model, self.head_id, timeline, self._catalog)
         self._next_aim: Aim | None = None  # exact mode: of a chunk that waits for its recall
-        self._foresight = Foresight(setting.model, world, self.mailbox)
-        if past.first_view is not None:
-            self.show.first_view(past.first_view)
+        self._foresight = Foresight(setting.model, self.world, self.mailbox)
+        self._take(branch)
+        frame = first_view or branch.head.frame
+        if frame is not None:
+            self.show.still(frame, branch.head.chunk_index, seeded=first_view is not None)
+        self._has_jumped = False
         self._look_ahead()
+
+    @property
+    def head(self) -> Head:
+        """Where it stands: a value that may be kept, and gone back to with `restore`, for as long as it is held."""
+        assert self.branch.head is not None, "a session's branch has its head in RAM"
+        return self.branch.head
+
+    @property
+    def journal(self) -> Journal:
+        return self.timeline.journal
 
     # ---- one chunk ----
 
     def step(self, exact_wait_s: float = EXACT_WAIT_S) -> Moment:
         """Draw one chunk and return its moment. In live mode nothing here waits for storage."""
+        self.settle()
         stages = Stages()
         foreseen = self._foresight.next_pose
         aim = self._aim()
@@ -113,18 +129,28 @@ class Session:
         stages.mark("want")
         with self._recall(aim.wanted, exact_wait_s) as lease:
             stages.mark("recall")
-            recall = self._decode(lease)
+            recall = decoded(lease, self._buffer, self._catalog)
             stages.mark("decode")
-            step, hashes = self._draw(aim.taken, recall)
+            chunk_index = self.head.chunk_index
+            drawn = draw(
+                self._model,
+                self.head.state,
+                aim.taken.controls,
+                recall,
+                lambda frame, index, pixel_hash: self.show.frame(frame, chunk_index, index, aim.taken, pixel_hash),
+            )
             stages.mark("draw")
-            moment = self._commit(aim, step, lease, hashes)
+            moment = self._commit(aim, drawn, lease)
         self.orders.drew()
         self._look_ahead()
         stages.mark("commit")
         self.show.journal_fault = self.journal.fault
-        stages_ms = {**step.timings_ms, **stages.ms}
-        gone = self.show.report(moment, self._pager, foreseen, stages_ms, is_held=step.is_held)
+        stages_ms = {**drawn.step.timings_ms, **stages.ms}
+        gone = self.show.report(
+            moment, self._pager, foreseen, stages_ms, is_held=drawn.step.is_held, recalls=self.recalls
+        )
         self._catalog.bury(gone)
+        self._keep_recent()
         return moment
 
     @property
@@ -136,7 +162,7 @@ class Session:
         """Exact mode: whether the next chunk's recall is all there. Asks for it, and never waits."""
         if self._next_aim is None:
             self._next_aim = self._aim()
-        return self._pager.is_complete(self.world, self._next_aim.wanted)
+        return self._pager.is_complete(self.head_id, self._next_aim.wanted)
 
     def _aim(self) -> Aim:
         """The next chunk's controls, the poses that they lead to, and the blocks that are wanted there."""
@@ -148,7 +174,7 @@ class Session:
         else:
             taken = self.mailbox.take(self._model.frames_per_chunk)
         poses = self._model.steer(self.head.state, taken.controls)
-        wanted = self._model.wanted(poses[-1], self._view())
+        wanted = self._model.wanted(poses[-1], self._view()) if self.recalls else ()
         return Aim(taken, poses, tuple(BlockKey(self.world, block_id) for block_id in wanted))
 
     def _view(self) -> Catalog:
@@ -156,62 +182,118 @@ class Session:
 
     def _recall(self, wanted: Sequence[BlockKey], exact_wait_s: float) -> Lease:
         if self.mode == "exact":
-            return self._pager.recall_exact(self.world, wanted, exact_wait_s)
-        return self._pager.recall(self.world, wanted)
+            return self._pager.recall_exact(self.head_id, wanted, exact_wait_s)
+        return self._pager.recall(self.head_id, wanted)
 
-    def _decode(self, lease: Lease) -> list[RecalledBlock]:
-        recall: list[RecalledBlock] = []
-        for decoded in self._buffer.fill(lease):
-            chunk_index, poses, footprint = self._catalog.place(decoded.key.block)
-            block = RecalledBlock(decoded.key.block, chunk_index, decoded.kv, decoded.side, footprint, poses)
-            recall.append(block)
-        return recall
-
-    def _draw(self, taken: Taken, recall: Sequence[RecalledBlock]) -> tuple[Step, tuple[bytes, ...]]:
-        """Run the model; each frame leaves as soon as it is decoded."""
-        chunk_index = self.head.state.chunk_index
-        drawing = self._model.step(self.head.state, taken.controls, recall)
-        hashes: list[bytes] = []
-        while True:
-            try:
-                frame = next(drawing)
-            except StopIteration as last:
-                return last.value, tuple(hashes)
-            hashes.append(digest(frame.pixels))
-            self.show.frame(frame, chunk_index, len(hashes) - 1, taken, hashes[-1])
-
-    def _commit(self, aim: Aim, step: Step, lease: Lease, hashes: tuple[bytes, ...]) -> Moment:
-        block = step.block
+    def _commit(self, aim: Aim, drawn: Drawn, lease: Lease) -> Moment:
+        block, before = drawn.step.block, self.head
         moment = Moment(
-            id=self.head.next_id,
-            parent=self.head.moment,
-            chunk_index=self.head.state.chunk_index,
+            id=self.timeline.take_id(),
+            parent=before.moment,
+            chunk_index=before.chunk_index,
             seed=self.seed,
             controls=aim.taken.controls,
             poses=aim.poses,
             recalled=tuple(key.block for key in lease.keys),
             stale=lease.stale,
             seeded=False,
-            frame_hashes=hashes,
+            frame_hashes=drawn.hashes,
             has_block=block is not None,
             block_poses=block.poses if block else (),
             footprint=block.footprint if block else None,
+            branch=self.branch.name,
         )
+        line = before.line
         if block is not None:
             self._pager.commit(BlockKey(self.world, moment.id), block)
-            self._catalog.append(moment.id, moment.chunk_index, block.poses, block.footprint)
-        self.head = Head(moment.id, step.state, moment.id + 1)
-        self.journal.note(moment)
+            line = self._catalog.append(moment.id, moment.chunk_index, block.poses, block.footprint)
+        self.branch.stand_at(Head(moment.id, drawn.step.state, line, drawn.last, lease.keys))
+        self.timeline.commit(moment)
         return moment
 
     def _look_ahead(self) -> None:
         self._foresight.stand(self.head.state.pose, self._view())
         if (plan := self._foresight.look_ahead()) is not None:
-            self._pager.foresee(self.world, plan)
+            self._pager.foresee(self.head_id, plan)
 
     def save(self) -> Future[bool]:
         """Make the head durable, in the background."""
-        return self.journal.save(self.head.moment, self._model.dump(self.head.state))
+        head = self.head
+        record = head_record(self.branch.name, head.moment, self.timeline.next_id, self.resume_hash)
+        state = self._model.dump(head.state)
+        return self.journal.keep(Save(head.moment, state, (record,), head.frame, head.block_ids))
+
+    # ---- the timeline: O(1), except where a head must be drawn again ----
+
+    def snapshot(self, name: str = "") -> Snapshot:
+        """Keep this moment under a name; without one, as the next quick snapshot. Raises SnapshotFault."""
+        return self.timeline.snapshot(self.head, name)
+
+    def fork(self, name: str = "") -> Branch:
+        """Begin a branch at this moment. The session stays on its own. Raises SnapshotFault."""
+        return self.timeline.fork(self.head, name)
+
+    def restore(self, to: Snapshot | Head | str = "") -> None:
+        """Go to a snapshot, by name or itself (the newest quick one by default), or to a head that was held.
+
+        At once when its state is in RAM, else after reading it. Raises SnapshotFault and stays when that fails.
+        """
+        if isinstance(to, str):
+            to = self.timeline.find(to)
+        self._jump(to if isinstance(to, Head) else self.timeline.head_of(to))
+
+    def switch(self, branch: Branch) -> None:
+        """Go on on another branch, on which nobody stands. Raises SnapshotFault."""
+        if branch.is_taken:
+            raise SnapshotFault(f"somebody walks on branch {branch.name!r}: choose another one")
+        head = self.timeline.head_of(branch)
+        self.leave_branch()
+        self._take(branch)
+        self._jump(head)
+
+    def leave_branch(self) -> None:
+        """Its branch keeps this head, and is free for somebody else."""
+        self.branch.is_taken = False
+        self._shelf.hold(self.branch, self.timeline)
+
+    def end(self) -> Future[bool]:
+        """The session is over: its head is saved, its branch is free, nothing is kept for going back."""
+        for recent in self.ring.clear():
+            self._shelf.release(recent)
+        self.leave_branch()
+        self._pager.leave(self.head_id)
+        return self.save()
+
+    def _take(self, branch: Branch) -> None:
+        branch.is_taken = True
+        self._shelf.release(branch)
+        self.branch = branch
+
+    def _jump(self, head: Head) -> None:
+        """Stand at another moment. Whoever watches sees it, and the look-ahead begins there, with `settle`."""
+        self.branch.stand_at(head)
+        self._catalog.stand(head.line)
+        self._next_aim = None
+        if not self.orders.is_empty:
+            self.orders.clear()  # they were meant for where it stood
+        self._has_jumped = True
+        self._pager.jump(self.head_id, head.recalled)
+
+    def settle(self) -> None:
+        """What jumps, snapshots and forks left to do. Called before each chunk and between chunks; never waits."""
+        if self._has_jumped:
+            self._has_jumped = False
+            if self.head.frame is not None:
+                self.show.still(self.head.frame, self.head.chunk_index)
+            self.show.whole_map(self._pager)
+            self._look_ahead()
+        self.timeline.settle()
+
+    def _keep_recent(self) -> None:
+        newest, leaving = self.ring.add(self.head)
+        for recent in leaving:
+            self._shelf.release(recent)
+        self._shelf.hold(newest, self.timeline)
 
     # ---- from the event loop; never blocks ----
 
@@ -221,7 +303,7 @@ class Session:
             return
         self._foresight.feel_mouse(message.mouse_x, message.mouse_y)
         if (plan := self._foresight.look_ahead()) is not None:
-            self._pager.foresee(self.world, plan)
+            self._pager.foresee(self.head_id, plan)
 
     # ---- engine thread ----
 

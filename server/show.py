@@ -11,11 +11,12 @@ from models.base import DrawnFrame, Pixels, WorldModel
 from server.catalog import GrowingCatalog
 from server.compress import compress, digest
 from server.mailbox import Taken
+from server.moments import Moment
 from server.outbox import OutFrame
 from server.pager.blocks import BlockKey
 from server.pager.pager import Pager
 from server.seat import Seat
-from server.timeline import Moment
+from server.timeline import Timeline
 from shared.pose import Pose, distance_m, wrap_rad
 from shared.protocol import BlockNote, Codec, Message, Stats, TierState
 
@@ -26,11 +27,13 @@ NOWHERE = -1
 class Show:
     """The seats of one session, and the newest frame for those who come late."""
 
-    def __init__(self, model: WorldModel, world: str, catalog: GrowingCatalog, seeded: frozenset[int]) -> None:
+    def __init__(self, model: WorldModel, head_id: str, timeline: Timeline, catalog: GrowingCatalog) -> None:
+        """`head_id` is the session's head as the pager knows it, `catalog` that of its ancestors' blocks."""
         self._model = model
-        self._world = world
+        self._head_id = head_id
+        self._world = timeline.world
+        self._timeline = timeline
         self._catalog = catalog
-        self._seeded = seeded
         self._lock = threading.Lock()
         self._seats: tuple[Seat, ...] = ()
         self._num_frames = 0
@@ -74,9 +77,18 @@ class Show:
 
     # ---- frames ----
 
-    def first_view(self, frame: DrawnFrame) -> None:
-        """What a new world shows before its first chunk is drawn."""
-        self.frame(frame, 0, 0, Taken((), -1, 0.0), digest(frame.pixels), seeded=True)
+    def still(self, frame: DrawnFrame, chunk_index: int, *, seeded: bool = False) -> None:
+        """Show where the head stands before it draws `chunk_index`; what was on its way from elsewhere is not sent."""
+        for seat in self._seats:
+            seat.outbox.clear()
+        chunk, index = (0, 0) if seeded else (max(0, chunk_index - 1), self._model.frames_per_chunk - 1)
+        self.frame(frame, chunk, index, Taken((), -1, 0.0), digest(frame.pixels), seeded=seeded)
+        self._told_why = ""
+
+    def whole_map(self, pager: Pager) -> None:
+        """Tell every seat the blocks of the line on which the head stands now."""
+        for seat in self._seats:
+            seat.tell(*self._whole_map(pager))
 
     def frame(
         self, frame: DrawnFrame, chunk_index: int, index: int, taken: Taken, pixel_hash: bytes, *, seeded: bool = False
@@ -111,10 +123,19 @@ class Show:
     # ---- memory ----
 
     def report(
-        self, moment: Moment, pager: Pager, foreseen: Pose | None, stages_ms: dict[str, float], *, is_held: bool
+        self,
+        moment: Moment,
+        pager: Pager,
+        foreseen: Pose | None,
+        stages_ms: dict[str, float],
+        *,
+        is_held: bool,
+        recalls: bool,
     ) -> set[int]:
-        """Tell every seat what the memory did for this chunk. Returns the blocks that no tier holds any more."""
-        stats = pager.stats(self._world)
+        """Tell every seat what the memory did for this chunk. Returns the blocks that no tier holds any more, of
+        whatever branch of the world.
+        """
+        stats = pager.stats(self._head_id)
         figures = asdict(stats)
         figures["tiers"] = [
             TierState(blocks=usage.blocks, used_bytes=usage.used_bytes, budget_bytes=usage.budget_bytes)
@@ -127,8 +148,11 @@ class Show:
         error_m, error_rad = _apart(foreseen, moment.poses[-1])
         figures |= {"prediction_error_m": error_m, "prediction_error_rad": error_rad}
         pose = foreseen.as_tuple() if foreseen else None
-        moves = [note for note in pager.take_moves(self._world) if note.key.block in self._catalog]
-        self.tell(Stats(chunk=moment.chunk_index, foreseen=pose, stages_ms=stages_ms, held=is_held, **figures))
+        notes = [note for note in pager.take_moves(self._head_id) if note.key.world == self._world]
+        moves = [note for note in notes if note.key.block in self._catalog]
+        figures |= {"foreseen": pose, "stages_ms": stages_ms, "held": is_held, "recalls": recalls}
+        figures["controls"] = [(int(held.keys), held.mouse_dx, held.mouse_dy) for held in moment.controls]
+        self.tell(Stats(chunk=moment.chunk_index, **figures))
         changed = {note.key.block for note in moves}
         if moment.has_block:
             changed.add(moment.id)
@@ -139,8 +163,8 @@ class Show:
         for seat in self._seats:
             if seat.has_caught_up():
                 seat.tell(*self._whole_map(pager))
-        moved_out = {note.key.block for note in moves if note.to_tier is None}
-        return {block_id for block_id in moved_out if tiers[block_id] == NOWHERE}
+        moved_out = sorted({note.key.block for note in notes if note.to_tier is None})
+        return {block_id for block_id, tier in self._tiers(pager, moved_out).items() if tier == NOWHERE}
 
     def paused(self, note: Message, why: str) -> None:
         """Tell every seat once that the world stands still, or that it goes on."""
@@ -157,7 +181,7 @@ class Show:
         for block_id, tier in tiers.items():
             _, poses, _ = self._catalog.place(block_id)
             pose = poses[0]
-            places.append((block_id, pose.x_m, pose.z_m, pose.yaw_rad, tier, block_id in self._seeded))
+            places.append((block_id, pose.x_m, pose.z_m, pose.yaw_rad, tier, block_id in self._timeline.seeded))
         return places
 
     def _whole_map(self, pager: Pager) -> list[Message]:

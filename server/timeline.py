@@ -1,100 +1,292 @@
-"""Moments: the nodes of a world's timeline, and a moment as a record of its log. Pure values; any thread."""
+"""The timeline of one open world: its tree of moments, its branches, its snapshots. Shared by the world's sessions.
 
-from dataclasses import dataclass
-from typing import Any, cast
+`snapshot`, `fork` and finding a head cost the same however long the world is: a head is a value, and keeping one keeps
+a reference. What they leave to do (writing, counting bytes) is done by `settle`, between chunks. Engine thread, but for
+`read`, which waits for the disk and may run on any.
+"""
+
+from array import array
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from models.base import Array
-from shared.controls import Controls, Key
-from shared.pose import Pose
+from models.base import WorldModel
+from server.catalog import Gone
+from server.faults import SnapshotFault, WorldFault
+from server.head import QUICK, Branch, Head, KeptHead, Snapshot
+from server.journal import Journal, Record, Save, branch_record, head_record, snapshot_record
+from server.moments import MAIN, NO_MOMENT, Moment
+from server.pager.blocks import BlockKey
+from server.shelf import Shelf
+from server.world_log import Kept, load_head
+from server.worlds import check_name
 
-NO_MOMENT = -1
-FOOTPRINT_DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8")
-MAX_FOOTPRINT_VALUES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """One committed chunk. Enough to draw it again: parent, controls, what was recalled, and the noise seed.
-
-    A block bears the id of the moment that left it; `has_block` says whether there is one.
-    """
-
-    id: int
-    parent: int
-    chunk_index: int
-    seed: int
-    controls: tuple[Controls, ...]
-    poses: tuple[Pose, ...]
-    recalled: tuple[int, ...]
-    stale: bool
-    seeded: bool
-    frame_hashes: tuple[bytes, ...]  # xxh3_128 of each frame's pixels
-    has_block: bool
-    block_poses: tuple[Pose, ...] = ()
-    footprint: Array | None = None
+QUICK_KEPT = 8  # quick snapshots of a world; older ones are dropped
+MOMENTS_IN_RAM = 2_048  # enough to draw again what lies between two kept heads
+MAX_BRANCHES = 65_536
 
 
-def moment_to_record(moment: Moment) -> dict[str, Any]:
-    """The moment as plain values for the log."""
-    footprint = moment.footprint
-    return {
-        "kind": "moment",
-        "id": moment.id,
-        "parent": moment.parent,
-        "chunk": moment.chunk_index,
-        "seed": moment.seed,
-        "controls": [[int(held.keys), held.mouse_dx, held.mouse_dy] for held in moment.controls],
-        "poses": [list(pose.as_tuple()) for pose in moment.poses],
-        "recalled": list(moment.recalled),
-        "stale": moment.stale,
-        "seeded": moment.seeded,
-        "hashes": list(moment.frame_hashes),
-        "block": moment.has_block,
-        "block_poses": [list(pose.as_tuple()) for pose in moment.block_poses],
-        "footprint": None
-        if footprint is None
-        else [footprint.dtype.name, list(footprint.shape), np.ascontiguousarray(footprint).tobytes()],
-    }
+class Timeline:
+    """One open world. `seeded` are the moments that it was given; `gone` the blocks that no tier holds any more."""
 
+    def __init__(
+        self, world: str, seed: int, folder: Path, model: WorldModel, journal: Journal, shelf: Shelf, next_id: int
+    ) -> None:
+        self.world = world
+        self.seed = seed
+        self.folder = folder
+        self.journal = journal
+        self.shelf = shelf
+        self.gone = Gone()
+        self.seeded: frozenset[int] = frozenset()
+        self.branches: dict[str, Branch] = {}
+        self.snapshots: dict[str, Snapshot] = {}
+        self.num_sessions = 0  # that use it, or are about to
+        self._model = model
+        self._next_id = next_id
+        self._next_head = 0
+        self._parents = array("q")  # by moment id; NO_MOMENT also where an id was never used
+        self._chunks = array("q")  # by moment id; -1 where an id was never used
+        self._recent: dict[int, Moment] = {}
+        self._quick: list[Snapshot] = []
+        self._num_quick = 0
+        self._recorded: set[str] = {MAIN}  # branches that the log names
+        self._news: list[Snapshot | Branch] = []  # made, and not looked at by `settle` yet
 
-def _footprint(value: Any) -> Array | None:
-    if value is None:
-        return None
-    dtype, shape, data = cast(tuple[str, list[int], bytes], value)
-    if dtype not in FOOTPRINT_DTYPES or int(np.prod(shape)) > MAX_FOOTPRINT_VALUES:
-        raise ValueError("footprint: not a known type, or too large")
-    return np.frombuffer(data, dtype).reshape(shape)
+    # ---- moments ----
 
+    @property
+    def next_id(self) -> int:
+        """The id of the moment to come, on whichever branch."""
+        return self._next_id
 
-def moment_from_record(record: dict[str, Any]) -> Moment:
-    """The moment in a log record. Raises ValueError when a field is absent or does not fit."""
-    try:
-        return Moment(
-            id=int(record["id"]),
-            parent=int(record["parent"]),
-            chunk_index=int(record["chunk"]),
-            seed=int(record["seed"]),
-            controls=tuple(Controls(Key(keys), dx, dy) for keys, dx, dy in record["controls"]),
-            poses=tuple(Pose(*pose) for pose in record["poses"]),
-            recalled=tuple(int(block) for block in record["recalled"]),
-            stale=bool(record["stale"]),
-            seeded=bool(record["seeded"]),
-            frame_hashes=tuple(record["hashes"]),
-            has_block=bool(record["block"]),
-            block_poses=tuple(Pose(*pose) for pose in record["block_poses"]),
-            footprint=_footprint(record["footprint"]),
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not a moment record: {error}") from error
+    def take_id(self) -> int:
+        """A new moment's id. Ids are the world's: no two branches have the same."""
+        self._next_id += 1
+        return self._next_id - 1
 
+    def load(self, moments: Mapping[int, Moment]) -> None:
+        """Enter what the log holds."""
+        for number in sorted(moments)[:-MOMENTS_IN_RAM]:
+            self._enter(moments[number])
+        for number in sorted(moments)[-MOMENTS_IN_RAM:]:
+            self.remember(moments[number])
 
-def ancestors(moments: dict[int, Moment], head: int) -> list[Moment]:
-    """The moments from the world's first to `head`, oldest first. A missing parent ends the list there."""
-    line: list[Moment] = []
-    at = head
-    while at in moments:
-        line.append(moments[at])
-        at = moments[at].parent
-    return line[::-1]
+    def remember(self, moment: Moment) -> None:
+        """Enter a moment into the tree: one that was drawn now, or that the log holds."""
+        self._enter(moment)
+        self._recent[moment.id] = replace(moment, footprint=None, block_poses=()) if moment.has_block else moment
+        if len(self._recent) > MOMENTS_IN_RAM:
+            del self._recent[next(iter(self._recent))]
+
+    def _enter(self, moment: Moment) -> None:
+        missing = moment.id + 1 - len(self._parents)
+        if missing > 0:
+            self._parents.extend([NO_MOMENT] * missing)
+            self._chunks.extend([-1] * missing)
+        self._parents[moment.id], self._chunks[moment.id] = moment.parent, moment.chunk_index
+
+    def commit(self, moment: Moment) -> None:
+        """A chunk was drawn: enter its moment and write it soon."""
+        self.remember(moment)
+        self.journal.note(moment)
+
+    def parent(self, moment: int) -> int:
+        return self._parents[moment] if 0 <= moment < len(self._parents) else NO_MOMENT
+
+    def moment(self, moment_id: int) -> Moment | None:
+        """A moment that is still in RAM: one of the newest."""
+        return self._recent.get(moment_id)
+
+    # ---- snapshots and branches; O(1) ----
+
+    def snapshot(self, head: Head, name: str = "") -> Snapshot:
+        """Keep a head under a name; without one, as the next quick snapshot. Raises SnapshotFault."""
+        if name:
+            self._check_free(name, self.snapshots)
+            made = Snapshot(name, head, self)
+        else:
+            self._num_quick += 1
+            made = Snapshot(f"{QUICK}{self._num_quick}", head, self, is_quick=True)
+            self._quick.append(made)
+            if len(self._quick) > QUICK_KEPT:
+                self.drop(self._quick[0])
+        self.snapshots[made.name] = made
+        self._news.append(made)
+        return made
+
+    def fork(self, head: Head, name: str = "") -> Branch:
+        """Begin a branch at a head. Raises SnapshotFault when the name is taken, or none."""
+        if name:
+            self._check_free(name, self.branches)
+        elif len(self.branches) >= MAX_BRANCHES:
+            raise SnapshotFault(f"a world has at most {MAX_BRANCHES:,} branches: drop some of them first")
+        else:
+            name = self._free_branch_name()
+        made = self.branches[name] = Branch(name, head, head.moment)
+        self._news.append(made)
+        return made
+
+    def place(self, at: str) -> Snapshot | Branch:
+        """Where somebody enters: the branch or snapshot of this name; without one, a branch on which nobody walks.
+
+        Raises SnapshotFault.
+        """
+        if at in self.branches:
+            return self.branches[at]
+        if at:
+            return self.find(at)
+        free = next((branch for branch in reversed(self.branches.values()) if not branch.is_taken), None)
+        if free is None:
+            raise SnapshotFault("somebody walks on every branch of this world: begin one of your own at a snapshot")
+        return free
+
+    def drop(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot no more. A session that stands there goes on."""
+        if self.snapshots.get(snapshot.name) is not snapshot:
+            return
+        del self.snapshots[snapshot.name]
+        if snapshot.is_quick and snapshot in self._quick:
+            self._quick.remove(snapshot)
+        self.shelf.release(snapshot)
+        if snapshot.durability is not None or snapshot.rest is not None:
+            self.journal.drop("snapshot", snapshot.name)
+
+    def drop_branch(self, branch: Branch) -> None:
+        """Keep a branch no more. Raises SnapshotFault while somebody walks on it, and for the world's last one."""
+        if branch.is_taken or len(self.branches) == 1:
+            raise SnapshotFault(f"branch {branch.name!r} is in use, or the world's only one")
+        del self.branches[branch.name]
+        self.shelf.release(branch)
+        if branch.name in self._recorded:
+            self.journal.drop("branch", branch.name)
+
+    def find(self, name: str) -> Snapshot:
+        """The snapshot of this name; without one, the newest quick one. Raises SnapshotFault."""
+        if not name and self._quick:
+            return self._quick[-1]
+        if name not in self.snapshots:
+            what = f"no snapshot named {name!r}" if name else "no quick snapshot yet"
+            raise SnapshotFault(f"this world has {what}. Nothing was changed.")
+        return self.snapshots[name]
+
+    def _check_free(self, name: str, taken: dict[str, Snapshot] | dict[str, Branch]) -> None:
+        try:
+            check_name(name)
+        except WorldFault as fault:
+            raise SnapshotFault(str(fault).replace("a world", "it")) from fault
+        if name in taken:
+            raise SnapshotFault(f"there is a {name!r} already: choose another name, or drop that one first")
+
+    def _free_branch_name(self) -> str:
+        number = len(self.branches) + 1
+        while f"branch {number}" in self.branches:
+            number += 1
+        return f"branch {number}"
+
+    # ---- heads in RAM and at rest ----
+
+    def read(self, kept: KeptHead) -> Head:
+        """The head of a snapshot or branch, from its state file when it is not in RAM. Blocks on the disk; any thread.
+
+        Raises SnapshotFault, with its name and what is wrong, when the file is not what was saved.
+        """
+        if (head := kept.head) is not None:
+            return head
+        rest = kept.rest
+        assert rest is not None, "a kept head is in RAM or at rest"
+        try:
+            resting = load_head(self.folder, rest)
+            state = self._model.load(resting.saved)
+        except (OSError, ValueError) as error:
+            raise SnapshotFault(
+                f"{rest.name!r} is damaged: {error}. Everything else in this world is as it was; choose another."
+            ) from error
+        recalled = tuple(BlockKey(self.world, block) for block in resting.recalled)
+        return Head(kept.moment, state, kept.line, resting.frame, recalled)
+
+    def wake(self, kept: KeptHead, head: Head) -> None:
+        """Its head is in RAM again."""
+        kept.head = head
+        self.shelf.hold(kept, self)
+
+    def head_of(self, kept: KeptHead) -> Head:
+        """Its head, at once when it is in RAM, else from the disk. Raises SnapshotFault."""
+        if kept.head is None:
+            self.wake(kept, self.read(kept))
+        assert kept.head is not None
+        return kept.head
+
+    def adopt(self, kept: Snapshot | Branch) -> None:
+        """Enter a snapshot or branch that was found on disk."""
+        if isinstance(kept, Branch):
+            self.branches[kept.name] = kept
+            self._recorded.add(kept.name)
+        else:
+            self.snapshots[kept.name] = kept
+            if kept.is_quick:
+                self._quick.append(kept)
+                self._quick.sort(key=lambda quick: int(quick.name.removeprefix(QUICK)))
+                self._num_quick = int(self._quick[-1].name.removeprefix(QUICK))
+
+    def write(self, kept: KeptHead) -> Future[bool]:
+        """Make a snapshot or a branch durable, in the background."""
+        head = kept.head
+        assert head is not None, "what is not in RAM is at rest"
+
+        def at_rest(rest: Kept) -> None:
+            if kept.moment == rest.moment:
+                kept.rest = rest
+
+        records = self._records(kept)
+        save = Save(head.moment, self._model.dump(head.state), records, head.frame, head.block_ids, at_rest)
+        kept.durability = self.journal.keep(save)
+        return kept.durability
+
+    def _records(self, kept: KeptHead) -> tuple[Record, ...]:
+        if isinstance(kept, Snapshot):
+            return (snapshot_record(kept.name, kept.moment, kept.created_s),)
+        assert isinstance(kept, Branch)
+        head = head_record(kept.name, kept.moment, self._next_id, kept.resume_hash)
+        if kept.name in self._recorded:
+            return (head,)
+        self._recorded.add(kept.name)
+        return (branch_record(kept.name, kept.start, kept.created_s), head)
+
+    def settle(self) -> None:
+        """What snapshots and forks left to do: write them, count their bytes. Never waits."""
+        if self._news:
+            news, self._news = self._news, []
+            for kept in news:
+                if self._is_kept(kept):
+                    if kept.durability is None:
+                        self.write(kept)
+                    if not (isinstance(kept, Branch) and kept.is_taken):
+                        self.shelf.hold(kept, self)
+        self.shelf.settle()
+
+    def _is_kept(self, kept: Snapshot | Branch) -> bool:
+        """Whether it was not dropped meanwhile."""
+        named = self.branches if isinstance(kept, Branch) else self.snapshots
+        return named.get(kept.name) is kept
+
+    def close(self) -> None:
+        """Nobody uses it any more: hand over what is not written yet, and take its heads off the shelf."""
+        self.settle()
+        for kept in (*self.snapshots.values(), *self.branches.values()):
+            self.shelf.release(kept)
+
+    # ---- who uses it ----
+
+    def head_id(self) -> str:
+        """A name for one session's head, as the pager knows it: the first of a world bears the world's."""
+        self._next_head += 1
+        return self.world if self._next_head == 1 else f"{self.world}/{self._next_head}"
+
+    def memory_gone(self, kept: KeptHead) -> tuple[int, int]:
+        """Of the blocks that a kept head's ancestors left: how many no tier holds any more, and how many they were."""
+        ids = kept.line.ids()
+        return int(np.count_nonzero(self.gone.among(ids))), len(ids)

@@ -82,11 +82,11 @@ class WorldLog:
             moment = moment_from_record(record)
             self.moments[moment.id] = moment
         elif kind == "head":
-            kept = _kept(record, _name(record.get("branch", MAIN)))
+            kept = kept_from_record(record)
             self.branches.setdefault(kept.name, Branch(kept.name))
             self.heads.setdefault(kept.name, []).append(kept)
         elif kind == "snapshot":
-            kept = _kept(record, _name(record["name"]))
+            kept = kept_from_record(record)
             self.snapshots[kept.name] = kept
         elif kind == "branch":
             branch = Branch(_name(record["name"]), int(record["moment"]), float(record.get("created_s", 0.0)))
@@ -160,7 +160,9 @@ def load_head(folder: Path, kept: Kept) -> RestingHead:
         raise ValueError(f"the state of moment {kept.moment} is refused: it is not one of ours: {error}") from error
 
 
-def _kept(record: dict[str, Any], name: str) -> Kept:
+def kept_from_record(record: Mapping[str, Any]) -> Kept:
+    """The state that a record of kind head or snapshot names. Raises KeyError, TypeError or ValueError."""
+    name = _name(record.get("branch", MAIN) if record["kind"] == "head" else record["name"])
     file, num_bytes, thumbnail = str(record["state"]), int(record["bytes"]), str(record.get("thumbnail") or "")
     if not STATE_FILE.fullmatch(file) or not 8 < num_bytes <= MAX_STATE_BYTES:
         raise ValueError("its state is not one of ours")

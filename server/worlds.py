@@ -8,6 +8,8 @@
 Opening and making a world block on the disk: call them off the event loop. Writing goes through `journal.py`.
 """
 
+import hashlib
+import hmac
 import json
 import re
 import secrets
@@ -18,20 +20,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import xxhash
-from safetensors import SafetensorError
-from safetensors.torch import load as tensors_from_bytes
-from safetensors.torch import save as bytes_of_tensors
-
 from models.base import SavedState
 from server.faults import WorldFault
+from server.moments import NO_MOMENT, Moment
 from server.record_log import read_records, sync_folder, write_durably
-from server.timeline import NO_MOMENT, Moment, moment_from_record
+from server.states import RestingHead
+from server.world_log import Branch, Kept, WorldLog, load_head, read_world_log
 
 WORLD_VERSION = 1
 MAX_CARD_BYTES = 65_536
-MAX_STATE_BYTES = 4 << 30
-STATES_KEPT = 2  # of the newest heads
+STATES_KEPT = 2  # of the newest heads of each branch
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _ID = re.compile(r"[a-z2-7]{26}")
 _NAME = re.compile(r"[\w][\w .\-]{0,63}")
@@ -51,19 +49,56 @@ class WorldCard:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """Where somebody enters: a head at rest. `lost_chunks` were drawn after it was saved."""
+
+    branch: str  # it goes on; empty: a new one begins
+    kept: Kept
+    resting: RestingHead
+    lost_chunks: int = 0
+    is_resumed: bool = False  # by the token of whoever walked there last
+
+
+@dataclass(frozen=True, slots=True)
 class OpenedWorld:
-    """What was found in a world's folder. `lost_chunks` were drawn after the head was last saved."""
+    """What was found in a world's folder."""
 
     folder: Path
     card: WorldCard
-    moments: dict[int, Moment]
-    log_end: int
+    log: WorldLog
     is_new: bool  # nothing was ever saved in it
-    head: int = NO_MOMENT
-    state: SavedState | None = None
-    lost_chunks: int = 0
+    entry: Entry | None = None  # None: it begins
     notes: tuple[str, ...] = ()
     is_made: bool = False  # just now, and nobody has entered yet
+
+    @property
+    def moments(self) -> dict[int, Moment]:
+        return self.log.moments
+
+    @property
+    def log_end(self) -> int:
+        return self.log.end
+
+    @property
+    def branches(self) -> dict[str, Branch]:
+        return self.log.branches
+
+    @property
+    def snapshots(self) -> dict[str, Kept]:
+        return self.log.snapshots
+
+    @property
+    def head(self) -> int:
+        """The moment at which one enters."""
+        return NO_MOMENT if self.entry is None else self.entry.kept.moment
+
+    @property
+    def state(self) -> SavedState | None:
+        return None if self.entry is None else self.entry.resting.saved
+
+    @property
+    def lost_chunks(self) -> int:
+        return 0 if self.entry is None else self.entry.lost_chunks
 
     @property
     def next_id(self) -> int:
@@ -150,7 +185,7 @@ class Worlds:
         (folder / "states").mkdir(parents=True)
         write_durably(folder / "world.json", json.dumps(asdict(card)).encode())
         sync_folder(self.root)
-        return OpenedWorld(folder, card, {}, 0, is_new=True, is_made=True)
+        return OpenedWorld(folder, card, WorldLog(), is_new=True, is_made=True)
 
     def drop_empty(self, world_id: str) -> None:
         """Take back a world that was just made and that nobody could enter."""
@@ -158,64 +193,81 @@ class Worlds:
         if not (folder / "moments.log").exists():
             shutil.rmtree(folder, ignore_errors=True)
 
-    def open(self, card: WorldCard) -> OpenedWorld:
-        """Read a world's log, and the newest saved state that is whole. Changes nothing.
+    def open(self, card: WorldCard, at: str = "", resume: str = "") -> OpenedWorld:
+        """Read a world's log, and the head at which one enters. Changes nothing.
 
-        Raises WorldFault when the world was saved and none of what was saved can be read: it is not begun anew.
+        `at` names a branch or a snapshot; without it, whoever holds the `resume` token goes on where he was, and
+        everybody else where somebody walked last. Raises WorldFault when the world was saved and what is asked for
+        cannot be read: it is not begun anew.
         """
         folder = self.root / card.id
-        moments: dict[int, Moment] = {}
-        heads: list[dict[str, Any]] = []
-        end = 0
-        log = folder / "moments.log"
-        for record, record_end in read_records(log) if log.exists() else ():
-            kind = record.get("kind")
-            if kind == "head":
-                heads.append(record)
-            elif kind == "moment":
-                moment = moment_from_record(record)
-                moments[moment.id] = moment
-            end = record_end
-        head, state, notes = _newest_state(folder, heads[-STATES_KEPT:], moments)
-        is_new = not heads and not any((folder / "states").glob("*.safetensors"))
-        if state is None and not is_new:
+        log = read_world_log(folder)
+        is_new = not log.heads and not any((folder / "states").glob("*.safetensors"))
+        entry, notes = find_entry(folder, log, at, resume)
+        if entry is None and not is_new:
             raise WorldFault(
-                f"world {card.name!r} cannot be continued: {'; '.join(notes) or f'its log is damaged at byte {end}'}. "
+                f"world {card.name!r} cannot be continued: "
+                f"{'; '.join(notes) or f'its log is damaged at byte {log.end}'}. "
                 "Nothing was changed: restore its folder from a copy, or name a new world."
             )
-        lost = sum(1 for moment in moments.values() if moment.id > head and not moment.seeded)
-        return OpenedWorld(folder, card, moments, end, is_new, head, state, lost, notes)
+        return OpenedWorld(folder, card, log, is_new, entry, notes)
 
 
-def _newest_state(
-    folder: Path, heads: list[dict[str, Any]], moments: dict[int, Moment]
-) -> tuple[int, SavedState | None, tuple[str, ...]]:
-    """The newest head whose state file is there and whole; what was refused, in words."""
+def find_entry(folder: Path, log: WorldLog, at: str, resume: str) -> tuple[Entry | None, tuple[str, ...]]:
+    """The head at which one enters, read whole; and what was refused on the way, in words. Raises WorldFault."""
+    if at in log.snapshots and at not in log.branches:
+        return _read_snapshot(folder, log, at), ()
+    if at and at not in log.branches:
+        raise WorldFault(f"this world has no branch and no snapshot named {at!r}. Its tree shows their names.")
     notes: list[str] = []
-    for record in reversed(heads):
-        moment = int(record["moment"])
-        try:
-            return moment, _read_state(folder / "states", record, moments), tuple(notes)
-        except (OSError, ValueError, SafetensorError) as error:
-            notes.append(f"the saved state of moment {moment} is refused: {error}")
-    return NO_MOMENT, None, tuple(notes)
+    resumed = branch_of_token(log, resume)
+    for name in [at] if at else _newest_first(log, resumed):
+        for kept in reversed(log.heads.get(name, [])[-STATES_KEPT:]):
+            try:
+                resting = read_head(folder, log, kept)
+            except (OSError, ValueError) as error:
+                notes.append(str(error))
+                continue
+            return Entry(name, kept, resting, _lost_after(log, kept), is_resumed=name == resumed), tuple(notes)
+    return None, tuple(notes)
 
 
-def state_bytes(saved: SavedState) -> bytes:
-    """A state as one safetensors file, its facts as JSON in the file's metadata."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in saved.tensors.items()}
-    return bytes_of_tensors(tensors, {"facts": json.dumps(dict(saved.facts))})
+def _read_snapshot(folder: Path, log: WorldLog, name: str) -> Entry:
+    kept = log.snapshots[name]
+    try:
+        return Entry("", kept, read_head(folder, log, kept))
+    except (OSError, ValueError) as error:
+        raise WorldFault(
+            f"snapshot {name!r} is damaged: {error}. Everything else in this world can be entered; choose another."
+        ) from error
 
 
-def _read_state(folder: Path, record: dict[str, Any], moments: dict[int, Moment]) -> SavedState:
-    if int(record["moment"]) not in moments:
-        raise ValueError("its moment is not in the log")
-    name, num_bytes = str(record["state"]), int(record["bytes"])
-    if not re.fullmatch(r"\d+\.safetensors", name) or not 8 < num_bytes <= MAX_STATE_BYTES:
-        raise ValueError("its record is not ours")
-    with (folder / name).open("rb") as file:
-        data = file.read(num_bytes + 1)
-    if len(data) != num_bytes or xxhash.xxh3_128_digest(data) != record["hash"]:
-        raise ValueError("its bytes are not the ones that were saved")
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return SavedState(json.loads(header["__metadata__"]["facts"]), tensors_from_bytes(data))
+def read_head(folder: Path, log: WorldLog, kept: Kept) -> RestingHead:
+    """A head at rest. Raises OSError or ValueError, in words."""
+    if kept.moment not in log.moments:
+        raise ValueError(f"the state of moment {kept.moment} is refused: its moment is not in the log")
+    return load_head(folder, kept)
+
+
+def branch_of_token(log: WorldLog, token: str) -> str:
+    """The branch on which the holder of a resume token walked; empty when there is none."""
+    digest = token_hash(token) if token else b""
+    named = (name for name, heads in log.heads.items() if heads and hmac.compare_digest(heads[-1].resume_hash, digest))
+    return next(named, "") if digest else ""
+
+
+def token_hash(token: str) -> bytes:
+    """What is kept of a resume token: enough to know it again, not enough to make it."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _newest_first(log: WorldLog, resumed: str) -> list[str]:
+    """The branches in the order in which one would enter them: the one that the token names, then the last walked."""
+    newest = {name: (heads[-1].created_s, heads[-1].next_id) for name, heads in log.heads.items() if heads}
+    return sorted(newest, key=lambda name: (name == resumed, newest[name]), reverse=True)
+
+
+def _lost_after(log: WorldLog, kept: Kept) -> int:
+    """How many chunks were drawn on this branch after its head was saved."""
+    since = kept.next_id if kept.next_id >= 0 else kept.moment + 1
+    return sum(1 for m in log.moments.values() if m.branch == kept.name and m.id >= since and not m.seeded)

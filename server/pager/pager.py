@@ -181,6 +181,12 @@ class Pager:
         """Drop blocks from all tiers, durably."""
         self._put(Forget(tuple(keys)))
 
+    def jump(self, head: str, recalled: tuple[BlockKey, ...] = ()) -> None:
+        """The head stands at another moment: a recall that may not wait falls back on these blocks, and on nothing of
+        the line that it left. Engine thread; O(1).
+        """
+        self._recaller.jump(head, recalled)
+
     def leave(self, head: str) -> None:
         """The head is gone: nothing is kept for it any more."""
         self._recaller.leave(head)

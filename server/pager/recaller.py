@@ -21,6 +21,11 @@ from shared.tiers import PagerStats
 ASK_AGAIN_S = 1.0  # how often a waiting recall reminds the pager thread, so that its wish does not age
 
 
+def world_of(head: str) -> str:
+    """The world of a head: one world has a head of its own name, and others that are called WORLD/ANYTHING."""
+    return head.partition("/")[0]
+
+
 def no_fence() -> None:
     """On a CPU, what was decoded is decoded."""
 
@@ -39,10 +44,17 @@ class Recaller:
     def record(self, head: str) -> HeadRecord:
         """The head's record, made when it is first heard of. Any thread."""
         found = self._records.get(head)
-        return found or self._records.setdefault(head, HeadRecord(self._board.snapshot.counters, {head}))
+        return found or self._records.setdefault(head, HeadRecord(self._board.snapshot.counters, {world_of(head)}))
 
     def records(self) -> list[HeadRecord]:
         return list(self._records.values())
+
+    def jump(self, head: str, recalled: tuple[BlockKey, ...]) -> None:
+        """Forget what it was drawn with on the line that it left."""
+        record = self.record(head)
+        record.remembered.clear()
+        record.recalled = recalled
+        record.asking = None
 
     def leave(self, head: str) -> None:
         self._records.pop(head, None)

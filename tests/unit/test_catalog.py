@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from server.catalog import GrowingCatalog
+from server.rows import empty_line
 from shared.pose import Pose
 
 
 def filled(num_blocks):
-    catalog = GrowingCatalog(2, (3,), "float32")
+    catalog = GrowingCatalog(empty_line(2, (3,), "float32"))
     for block_id in range(num_blocks):
         poses = [Pose(x_m=float(block_id)), Pose(x_m=block_id + 0.5)]
         catalog.append(block_id * 3, block_id, poses, np.full(3, block_id, np.float32))

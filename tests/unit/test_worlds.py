@@ -7,7 +7,7 @@ import torch
 from models.base import SavedState
 from server.faults import WorldFault
 from server.journal import Journal
-from server.timeline import Moment
+from server.moments import Moment
 from server.worlds import Worlds
 from shared.pose import Pose
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from server.timeline import NO_MOMENT, Moment, ancestors, moment_from_record, moment_to_record
+from server.moments import NO_MOMENT, Moment, ancestors, moment_from_record, moment_to_record
 from shared.controls import Controls, Key
 from shared.pose import Pose
 

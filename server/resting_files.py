@@ -1,0 +1,80 @@
+"""Which state files a world's log still names. Journal thread: it unlinks what nothing names any more."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from server.world_log import Kept, WorldLog, kept_from_record
+from server.worlds import STATES_KEPT
+
+
+class RestingFiles:
+    """Counts the names of each file in `states/`. One file may serve a snapshot and several branches at its moment."""
+
+    def __init__(self, folder: Path, log: WorldLog) -> None:
+        self._folder = folder
+        self._heads = {name: [kept.file for kept in heads[-STATES_KEPT:]] for name, heads in log.heads.items()}
+        self._snapshots = {name: (kept.file, kept.thumbnail) for name, kept in log.snapshots.items()}
+        self._num_names: Counter[str] = Counter(file for files in self._heads.values() for file in files)
+        for names in self._snapshots.values():
+            self._num_names.update(filter(None, names))
+        self._written: dict[int, Mapping[str, Any]] = {}  # by moment, by this process: those are whole
+        self._has_swept = False
+
+    def written(self, moment: int) -> dict[str, Any] | None:
+        """Name, size and hash of the file that this process wrote for a moment, while it is there."""
+        found = self._written.get(moment)
+        return None if found is None else dict(found)
+
+    def note_written(self, moment: int, file: Mapping[str, Any]) -> None:
+        self._written[moment] = file
+
+    def refer(self, record: Mapping[str, Any]) -> Kept:
+        """A durable record names a file now, perhaps in place of an older one."""
+        kept = kept_from_record(record)
+        self._num_names.update(filter(None, (kept.file, kept.thumbnail)))
+        if record["kind"] == "head":
+            files = self._heads.setdefault(kept.name, [])
+            files.append(kept.file)
+            if len(files) > STATES_KEPT:
+                self._let_go(files.pop(0))
+            self._sweep(kept.moment)
+        else:
+            self._let_go(*self._snapshots.get(kept.name, ()))
+            self._snapshots[kept.name] = (kept.file, kept.thumbnail)
+        return kept
+
+    def drop(self, what: str, name: str) -> None:
+        """A snapshot or a branch is there no more."""
+        if what == "branch":
+            self._let_go(*self._heads.pop(name, []))
+        else:
+            self._let_go(*self._snapshots.pop(name, ()))
+
+    def _let_go(self, *files: str) -> None:
+        for file in filter(None, files):
+            self._num_names[file] -= 1
+            if self._num_names[file] <= 0:
+                del self._num_names[file]
+                self._unlink(file)
+
+    def _unlink(self, file: str) -> None:
+        if file.endswith(".jpg"):
+            (self._folder.parent / "thumbnails" / file).unlink(missing_ok=True)
+            return
+        self._written.pop(_moment_of(file), None)
+        (self._folder / file).unlink(missing_ok=True)
+
+    def _sweep(self, before: int) -> None:
+        """Once: unlink what a kill left behind, files of moments before this one that no record names."""
+        if not self._has_swept:
+            self._has_swept = True
+            for path in self._folder.glob("*.safetensors"):
+                if path.name not in self._num_names and -1 < _moment_of(path.name) < before:
+                    path.unlink(missing_ok=True)
+
+
+def _moment_of(file: str) -> int:
+    stem = file.partition(".")[0]
+    return int(stem) if stem.isdigit() else -1
