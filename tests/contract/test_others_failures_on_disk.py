@@ -49,11 +49,34 @@ def test_06_a_buffer_that_was_never_filled_is_not_returned_as_a_hit(paging):
     assert paging.recall_exact(pager, [2, 3]) == [2, 3]
 
 
-def test_07_short_reads_and_short_writes_are_carried_on_until_all_is_there(paging):
-    paging.trouble.max_bytes = 4096
+@pytest.mark.parametrize(("max_bytes", "is_direct"), [(4096, True), (8192, True), (97, False), (4095, False)])
+def test_07_short_reads_and_short_writes_are_carried_on_until_all_is_there(paging, max_bytes, is_direct):
+    paging.trouble.max_bytes = max_bytes
+    paging.trouble.refuses_direct = not is_direct
     pager = paging.pager(dram=4, gpu=4)
     paging.commit(pager, range(8))
     assert paging.recall_exact(pager, [0, 5]) == [0, 5]
+
+
+class EndingDisk(BadDisk):
+    """Reads as from a file that was cut short: half of the bytes, then none, and no error."""
+
+    ends = False
+
+    def read(self, fd, into, offset):
+        if not self.ends:
+            return super().read(fd, into, offset)
+        return super().read(fd, into[: len(into) // 2 & -4096], offset) if len(into) > 4096 else 0
+
+
+def test_07_a_read_that_ends_early_is_a_miss_and_not_the_rest_of_an_older_block(paging):
+    disk = EndingDisk(RealDisk())
+    pager = paging.pager(dram=4, gpu=4, disk=disk)
+    paging.commit(pager, range(8))
+    disk.ends = True
+    assert paging.recall_exact(pager, [0]) == []
+    disk.ends = False
+    assert paging.recall_exact(pager, [1, 2]) == [1, 2]
 
 
 class WatchedDisk(BadDisk):
