@@ -34,16 +34,16 @@ _HARMONICS = tuple(
 
 def world_points(poses: torch.Tensor, log_depth: torch.Tensor) -> torch.Tensor:
     """Return the points (x, y, z) [..., N, 3] in metres that frames at `poses` [..., 3] saw at `log_depth` [..., N]."""
-    depth = log_depth.exp()
+    depth, right = log_depth.exp(), RIGHT.to(log_depth.device)
     sin, cos = poses[..., 2, None].sin(), poses[..., 2, None].cos()
-    x = poses[..., 0, None] + depth * (sin + RIGHT * cos)
-    z = poses[..., 1, None] + depth * (cos - RIGHT * sin)
-    return torch.stack([x, CAMERA_HEIGHT_M + depth * UP, z], dim=-1)
+    x = poses[..., 0, None] + depth * (sin + right * cos)
+    z = poses[..., 1, None] + depth * (cos - right * sin)
+    return torch.stack([x, CAMERA_HEIGHT_M + depth * UP.to(depth.device), z], dim=-1)
 
 
 def distances(log_depth: torch.Tensor) -> torch.Tensor:
     """Return the level distance [..., N] from a frame's camera to its points."""
-    return log_depth.exp() * torch.sqrt(1 + RIGHT**2)
+    return log_depth.exp() * torch.sqrt(1 + RIGHT**2).to(log_depth.device)
 
 
 def own_angles() -> torch.Tensor:
@@ -56,9 +56,9 @@ def mate_angles(poses: torch.Tensor) -> torch.Tensor:
     """Return angles [B, C, C*N, P] of a chunk's patches, at infinity, in each of its frames; poses are [B, C, 3]."""
     batch, frames = poses.shape[:2]
     turn = poses[:, None, :, None, 2] - poses[:, :, None, None, 2]  # [B, C, C, 1]
-    elevation = ELEVATION.expand(batch, frames, frames, TOKENS)
-    zero = torch.zeros(batch, frames, frames, TOKENS)
-    return _angles(AZIMUTH + turn, elevation, zero, zero).flatten(2, 3)
+    elevation = ELEVATION.to(poses.device).expand(batch, frames, frames, TOKENS)
+    zero = torch.zeros_like(elevation)
+    return _angles(AZIMUTH.to(poses.device) + turn, elevation, zero, zero).flatten(2, 3)
 
 
 def seen_angles(poses: torch.Tensor, points: torch.Tensor, first_distance: torch.Tensor) -> torch.Tensor:
@@ -74,4 +74,4 @@ def seen_angles(poses: torch.Tensor, points: torch.Tensor, first_distance: torch
 
 
 def _angles(*parts: torch.Tensor) -> torch.Tensor:
-    return torch.cat([part[..., None] * h for part, h in zip(parts, _HARMONICS, strict=True)], dim=-1)
+    return torch.cat([part[..., None] * h.to(part.device) for part, h in zip(parts, _HARMONICS, strict=True)], dim=-1)

@@ -32,7 +32,11 @@ class PatchBasis:
 
     def encode(self, rgb: NDArray[np.uint8], depth_m: NDArray[np.float32]) -> torch.Tensor:
         """Return latents [F, N, CHANNELS] of RGB [F, H, W, 3] and z-depth [F, H, W]."""
-        pixels = to_patches(torch.from_numpy(rgb).float().div_(127.5).sub_(1.0))
+        return self.encode_pictures(torch.from_numpy(rgb), torch.from_numpy(depth_m))
+
+    def encode_pictures(self, rgb: torch.Tensor, depth_m: torch.Tensor) -> torch.Tensor:
+        """Return latents [F, N, CHANNELS] of uint8 RGB [F, H, W, 3] and z-depth [F, H, W] on this basis's device."""
+        pixels = to_patches(rgb.float().div_(127.5).sub_(1.0))
         numbers = (pixels - self.mean) @ self.directions.T / self.scale
         return torch.cat([numbers, _depth_channel(depth_m)[..., None]], dim=-1)
 
@@ -89,8 +93,8 @@ def log_depth(latents: torch.Tensor) -> torch.Tensor:
     return value.clamp(*_LOG_DEPTH_RANGE)
 
 
-def _depth_channel(depth_m: NDArray[np.float32]) -> torch.Tensor:
+def _depth_channel(depth_m: torch.Tensor) -> torch.Tensor:
     frames = len(depth_m)
-    grid = torch.from_numpy(depth_m).reshape(frames, ROWS, PATCH_PX, COLUMNS, PATCH_PX)
+    grid = depth_m.reshape(frames, ROWS, PATCH_PX, COLUMNS, PATCH_PX)
     nearness = grid.reciprocal().mean((2, 4)).reshape(frames, TOKENS)  # the mean of 1/z: near things win
     return (-nearness.log() - _LOG_DEPTH_MEAN) / _LOG_DEPTH_SCALE

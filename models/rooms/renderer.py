@@ -6,10 +6,10 @@ Owns light and fog; the scene owns colours. Compiled by numba, releases the inte
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from models.rooms import shading
+from models.rooms.compiled import njit
 from models.rooms.scene import PITCH_CELLS, Bytes, Floats, Poses, Scene
 from models.rooms.sizes import CAMERA_HEIGHT_M, FAR_M, FOCAL_PX, HEIGHT_PX, WIDTH_PX
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
+from models.rooms.compiled import HAS_NUMBA, njit
 from models.rooms.geometry import PAIRS
 
 Bits = NDArray[np.uint16]  # bfloat16 numbers
@@ -56,7 +56,7 @@ def gather(heads: torch.Tensor, turn: Turn) -> torch.Tensor:
 
 
 def _is_compiled(x: torch.Tensor) -> bool:
-    return x.dtype == torch.bfloat16 and x.device.type == "cpu"
+    return HAS_NUMBA and x.dtype == torch.bfloat16 and x.device.type == "cpu"
 
 
 def _spread_torch(tokens: torch.Tensor, turn: Turn) -> torch.Tensor:

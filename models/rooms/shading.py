@@ -6,9 +6,9 @@ Compiled by numba into the renderer's loop; every function writes `colour` (3 fl
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from models.rooms.compiled import njit
 from models.rooms.scene import DOORWAY, PITCH_CELLS, ROOM_CELLS, Floats
 from models.rooms.sizes import CAMERA_HEIGHT_M
 

@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from models.rooms.compiled import njit
 from models.rooms.scene import SIDE_CELLS, Bytes, Floats, Poses, Scene
 from models.rooms.sizes import STEP_M, TURN_RAD
 
