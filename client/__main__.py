@@ -31,7 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "url", nargs="?", default=DEFAULT_URL, metavar="URL", help=f"the server (default: {DEFAULT_URL})"
     )
-    parser.add_argument("--world", default="", metavar="NAME", help="opened, or made when absent; default: a new one")
+    parser.add_argument("--world", default="", metavar="NAME", help="opened, or made when absent; default: you choose")
+    parser.add_argument("--at", default="", metavar="NAME", help="branch to enter, or snapshot to begin a branch at")
+    parser.add_argument("--new", action="store_true", help="begin a new world without asking")
     parser.add_argument(
         "--seed", type=int, default=None, metavar="N", help="of a new world; default: the server chooses"
     )
@@ -44,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=_seconds, default=None, metavar="N", help="of the route (default: 60)")
     parser.add_argument(
         "--report", type=Path, default=None, metavar="PATH", help="where the walk's numbers go, as JSON"
+    )
+    parser.add_argument(
+        "--revisits", type=Path, default=Path("revisits"), metavar="DIR", help="where comparisons are exported to"
     )
     return parser
 
@@ -73,15 +78,21 @@ def _summary(report: Report) -> str:
     )
 
 
-def _window(visit: Visit, route_name: str | None, seconds: float | None, report_path: Path | None) -> int:
+def _window(visit: Visit, given: argparse.Namespace) -> int:
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     if util.find_spec("pygame") is None:
         return _fail("pygame is missing. Install the client: pip install 'worldpager[client]', or add --headless.")
     if len([name for name in ("pygame", "pygame-ce") if _is_installed(name)]) > 1:
         return _fail("pygame and pygame-ce are both installed and break each other: pip uninstall one of them.")
-    from client.app import App  # noqa: PLC0415 - pygame is only needed, and only loaded, for a window
+    from client.app import App, Wishes  # noqa: PLC0415 - pygame is only needed, and only loaded, for a window
+    from client.window import NoDisplayError  # noqa: PLC0415
 
-    return App(visit, route_name, seconds, report_path).run()
+    is_open = not (visit.world or given.new or given.route or visit.seed is not None)
+    seconds = given.seconds or (DEFAULT_SECONDS if given.route else None)
+    try:
+        return App(visit, Wishes(given.route, seconds, given.report, given.revisits, asks=is_open)).run()
+    except NoDisplayError as error:
+        return _fail(str(error), 2)
 
 
 def _is_installed(name: str) -> bool:
@@ -97,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     given = _parser().parse_args(arguments)
     token = given.token if given.token is not None else os.environ.get("WORLDPAGER_TOKEN", "")
-    visit = Visit(given.url, given.world, given.seed, given.mode, token)
+    visit = Visit(given.url, given.world, given.seed, given.mode, token, given.at)
     seconds = given.seconds or DEFAULT_SECONDS
     route_name = given.route or ("out-and-back" if given.headless else None)
     try:
@@ -106,11 +117,13 @@ def main(arguments: list[str] | None = None) -> int:
             route(route_name, seconds)
     except (AddressError, RouteError) as error:
         return _fail(str(error), 2)
+    if given.at and not given.world:
+        return _fail("--at NAME needs the world that it belongs to: --world NAME", 2)
     if given.report is not None and not given.report.absolute().parent.is_dir():
         return _fail(f"the folder of --report {given.report} does not exist", 2)
     if given.headless:
         return _headless(visit, route_name or "out-and-back", seconds, given.report)
-    return _window(visit, route_name, seconds if route_name else given.seconds, given.report)
+    return _window(visit, given)
 
 
 if __name__ == "__main__":

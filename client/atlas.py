@@ -46,6 +46,7 @@ class Atlas:
     def __init__(self) -> None:
         self.places: dict[int, Place] = {}
         self.trail: list[tuple[float, float]] = []
+        self._trail_chunks: list[int] = []  # of the points of the trail
         self.pose: Pose | None = None
         self.foreseen: Pose | None = None
         self.stats: Stats | None = None
@@ -68,16 +69,26 @@ class Atlas:
         self.foreseen = Pose(*stats.foreseen) if stats.foreseen is not None else None
         self._totals.append((now_s, stats.fetched_bytes, stats.spilled_bytes))
 
-    def stand(self, pose: Pose) -> None:
-        """The shown frame was drawn from here."""
+    def stand(self, pose: Pose, chunk: int = 0) -> None:
+        """The shown frame, of this chunk, was drawn from here."""
         self.pose = pose
         x_m, z_m = self.trail[-1] if self.trail else (float("inf"), 0.0)
         if abs(pose.x_m - x_m) + abs(pose.z_m - z_m) < _TRAIL_STEP_M:
             return
         self.trail.append((pose.x_m, pose.z_m))
+        self._trail_chunks.append(chunk)
         if len(self.trail) > _MAX_TRAIL:  # the older half gets by with every second point
             half = _MAX_TRAIL // 2
             self.trail[:half] = self.trail[:half:2]
+            self._trail_chunks[:half] = self._trail_chunks[:half:2]
+
+    def jump(self, chunk: int) -> None:
+        """The head went back to this chunk: its blocks are told anew, and the trail beyond it was not walked."""
+        self.places.clear()
+        self.moves.clear()
+        self.foreseen = None
+        kept = sum(1 for walked in self._trail_chunks if walked <= chunk)
+        del self.trail[kept:], self._trail_chunks[kept:]
 
     def rates(self, now_s: float) -> tuple[float, float]:
         """Bytes a second that were fetched and spilled lately."""

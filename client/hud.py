@@ -13,6 +13,7 @@ from client.minimap import Minimap
 from client.readings import fill_share, marks, ms_in_words, readings
 from client.theme import ACCENT, ALERT, DIM, INK, PANEL, PANEL_ALPHA, TROUGH, Type, slab
 from client.walk import Walk
+from shared.pose import Pose
 from shared.tiers import Tier
 
 COLUMN_PX = 304
@@ -43,6 +44,7 @@ class Hud:
     def __init__(self, type_: Type, mode: HudMode = HudMode.FULL) -> None:
         self.mode = mode
         self.type_ = type_
+        self.marks: list[Pose] = []  # bookmarks, for the map
         self._map = Minimap()
         self._flights = Flights()
         self._panels: list[tuple[pygame.Surface, tuple[int, int]]] = []
@@ -55,6 +57,11 @@ class Hud:
     def scale(self) -> float:
         """The scale that this HUD was made for."""
         return self.type_.scale
+
+    def free_area(self, size: tuple[int, int]) -> pygame.Rect:
+        """The part of a window of this size where the HUD never draws, but for its compact line."""
+        column_px = self.type_.px(COLUMN_PX + MARGIN_PX) if self.mode is HudMode.FULL else 0
+        return pygame.Rect(0, 0, max(size[0] // 2, size[0] - column_px), size[1])
 
     def moving_region(self, now_s: float) -> pygame.Rect | None:
         """The part of the window that moves between two pictures: where flights are in the air."""
@@ -104,7 +111,7 @@ class Hud:
         num_seeded = sum(place.seeded for place in atlas.places.values())
         remark = f"● {len(atlas.places) - num_seeded} invented  ○ {num_seeded} seeded"
         panels.heading(surface, type_, type_.px(12), "MAP", remark)
-        view = self._map.render(type_, width_px - 2 * pad_px, type_.px(_MAP_PX), atlas, now_s)
+        view = self._map.render(type_, width_px - 2 * pad_px, type_.px(_MAP_PX), atlas, self.marks, now_s)
         surface.blit(view, (pad_px, head_px))
         return surface
 

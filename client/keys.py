@@ -1,7 +1,7 @@
 """What the player's hands do: pygame events made into held keys, mouse travel and actions. Main thread.
 
-Keys are physical places on the keyboard (scancodes), so WASD sits there on every layout, and come from KEYDOWN and
-KEYUP events only. Owns whether the mouse is captured.
+Keys that walk are physical places on the keyboard (scancodes), so WASD sits there on every layout; other letters are
+what is printed on them. Held keys come from KEYDOWN and KEYUP events only. Owns whether the mouse is captured.
 """
 
 from enum import Enum, auto
@@ -28,14 +28,43 @@ class Action(Enum):
     HUD = auto()
     PAUSE = auto()
     QUIT = auto()
+    BOOKMARK = auto()
+    METER_VIEW = auto()
+    EXPORT = auto()
+    RECALL = auto()
+    COMPARE = auto()
+    SAVE = auto()
+    LOAD = auto()
+    FORK = auto()
+    TREE = auto()
 
 
-_ACTIONS = {
-    pygame.KSCAN_F1: Action.HELP,
-    pygame.KSCAN_F11: Action.FULL_SCREEN,
-    pygame.KSCAN_H: Action.HUD,
-    pygame.KSCAN_P: Action.PAUSE,
-}
+# these by place, like the keys that walk
+_BY_PLACE = {
+    pygame.KSCAN_F1: Action.HELP, pygame.KSCAN_F5: Action.SAVE, pygame.KSCAN_F6: Action.FORK,
+    pygame.KSCAN_F9: Action.LOAD, pygame.KSCAN_F11: Action.FULL_SCREEN, pygame.KSCAN_H: Action.HUD,
+    pygame.KSCAN_P: Action.PAUSE, pygame.KSCAN_B: Action.BOOKMARK, pygame.KSCAN_V: Action.METER_VIEW,
+    pygame.KSCAN_X: Action.EXPORT, pygame.KSCAN_M: Action.RECALL, pygame.KSCAN_C: Action.COMPARE,
+    pygame.KSCAN_T: Action.TREE,
+}  # fmt: skip
+# and these by what is printed on them, where that is a Latin letter
+_BY_LETTER = {
+    "h": Action.HUD, "p": Action.PAUSE, "b": Action.BOOKMARK, "v": Action.METER_VIEW, "x": Action.EXPORT,
+    "m": Action.RECALL, "c": Action.COMPARE, "t": Action.TREE,
+}  # fmt: skip
+
+
+def is_quit(event: pygame.event.Event) -> bool:
+    """Whether the window was closed, or Ctrl+Q pressed."""
+    if event.type == pygame.KEYDOWN and event.mod & pygame.KMOD_CTRL:
+        letter = _letter(event)
+        return letter == "q" if letter else event.scancode == pygame.KSCAN_Q
+    return event.type == pygame.QUIT
+
+
+def _letter(event: pygame.event.Event) -> str:
+    """The Latin letter that is printed on the pressed key; "" for any other."""
+    return chr(event.key) if ord("a") <= event.key <= ord("z") else ""
 
 
 class Hands:
@@ -47,6 +76,7 @@ class Hands:
         self._mouse_dy = 0.0
         self._unfocused_s: float | None = None
         self.is_captured = False
+        self.is_rewinding = False  # Backspace is held
         self.was_captured = False  # ever: the hint is over
 
     @property
@@ -59,12 +89,13 @@ class Hands:
 
     def take(self, event: pygame.event.Event, now_s: float) -> Action | None:
         """Learn from one event; the action that it asks for, if any."""
-        if event.type == pygame.QUIT:
+        if is_quit(event):
             return Action.QUIT
         if event.type == pygame.KEYDOWN:
-            return self._press(event.scancode)
+            return self._press(event)
         if event.type == pygame.KEYUP:
             self._held.discard(event.scancode)
+            self.is_rewinding &= event.scancode != pygame.KSCAN_BACKSPACE
         elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1:
             self.capture(on=True)
         elif event.type == pygame.MOUSEMOTION and self.is_captured:
@@ -72,17 +103,24 @@ class Hands:
             self._mouse_dy += event.rel[1]
         elif event.type == pygame.WINDOWFOCUSLOST:
             self._held.clear()
+            self.is_rewinding = False
             self._unfocused_s = now_s
         elif event.type == pygame.WINDOWFOCUSGAINED:
             self._unfocused_s = None
         return None
 
-    def _press(self, scancode: int) -> Action | None:
+    def _press(self, event: pygame.event.Event) -> Action | None:
+        if event.mod & pygame.KMOD_CTRL:
+            return None  # the desktop's own shortcuts are no steps
+        scancode, letter = event.scancode, _letter(event)
         if scancode == pygame.KSCAN_ESCAPE:
             self.capture(on=False)
+        elif scancode == pygame.KSCAN_BACKSPACE:
+            self.is_rewinding = True
         elif scancode in _WALK or scancode in _TURN:
             self._held.add(scancode)
-        return _ACTIONS.get(scancode)
+            return None
+        return _BY_LETTER.get(letter) if letter else _BY_PLACE.get(scancode)
 
     def travel(self, now_s: float, elapsed_s: float) -> tuple[float, float]:
         """The mouse travel since the last call, in counts; the arrow keys turn too. Call it once a pass."""

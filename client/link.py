@@ -10,6 +10,7 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from dataclasses import replace
@@ -22,7 +23,7 @@ from client.inputs import SEND_HZ, Inputs
 from client.mailbox import Arrivals, ControlsBox
 from client.picture import decode
 from client.status import Notice, Phase, Status
-from client.stepping import Stepping
+from client.stepping import Stepper, Stepping
 from client.wire import WIRE_ERRORS, RefusedError, Trouble, Visit, hello, open_socket, receive, trouble_of
 from shared.protocol import (
     BlockNote,
@@ -30,6 +31,7 @@ from shared.protocol import (
     Error,
     Frame,
     Goodbye,
+    HeadNote,
     Loading,
     Message,
     Pause,
@@ -37,7 +39,9 @@ from shared.protocol import (
     Ping,
     Pong,
     ProtocolError,
+    SnapshotNote,
     Stats,
+    Tree,
     Welcome,
     pack,
     unpack_server,
@@ -45,27 +49,30 @@ from shared.protocol import (
 
 _BACKOFF_S = (0.25, 0.5, 1.0, 2.0, 4.0)
 _PING_S = 1.0
+_MAX_ASKED = 32
 _log = logging.getLogger(__name__)
 
 
 class Link:
     """A visit's connection. Made and closed by the player's thread; a closed link is not opened again."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Visit, stepper: Stepper | None = None) -> None:
+        """`stepper` says what an exact session draws; by itself it follows the player's hands."""
         self.controls = ControlsBox()
         self.arrivals = Arrivals()
         self.rtt_ms: float | None = None
         self._visit = visit
         self._inputs = Inputs()
-        self._stepping = Stepping()
+        self._stepping = stepper or Stepping()
         self._welcome: Welcome | None = None  # of this connection
         self._resume = ""
-        self._world = ""
+        self._world = self._branch = ""
         self._newest_id = -1
         self._ack = -1
-        self._pauses: list[bool] = []
+        self._asked: deque[Message] = deque(maxlen=_MAX_ASKED)
         self._loop: asyncio.AbstractEventLoop | None = None  # from start to the end of the thread
         self._closing = asyncio.Event()
+        self._leaving = asyncio.Event()  # this connection: for good, or to come back elsewhere
         self._frame_came = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
 
@@ -79,12 +86,29 @@ class Link:
         if self._loop is None:
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed already
-            self._loop.call_soon_threadsafe(self._closing.set)
+            self._loop.call_soon_threadsafe(self._close)
         self._thread.join(timeout_s)
+
+    def _close(self) -> None:
+        self._closing.set()
+        self._leaving.set()
 
     def pause(self, *, on: bool) -> None:
         """Ask the server to stop or resume the world."""
-        self._pauses.append(on)
+        self.ask(Pause(on=on))
+
+    def ask(self, message: Message) -> None:
+        """Send a wish of the player's soon. What was asked for before a connection stood is not sent."""
+        self._asked.append(message)
+
+    def enter(self, at: str) -> None:
+        """Leave this session and enter the same world at another branch or snapshot."""
+        if self._loop is not None and self._world:
+            self._loop.call_soon_threadsafe(self._move_to, at)
+
+    def _move_to(self, at: str) -> None:
+        self._resume, self._branch = "", at
+        self._leaving.set()
 
     def sent_at_s(self, seq: int) -> float | None:
         """When an input was sent, by time.perf_counter."""
@@ -117,6 +141,10 @@ class Link:
             trouble = await self._visit_once()
             if self._closing.is_set():
                 return
+            if self._leaving.is_set():
+                self._leaving.clear()
+                self._welcome, attempt = None, 0
+                continue
             attempt = 1 if self._welcome is not None else attempt + 1
             self._welcome = None
             if trouble.is_refusal:
@@ -135,7 +163,7 @@ class Link:
         """One connection, from its opening to its end; why it ended."""
         try:
             async with open_socket(self._visit) as socket:
-                await socket.send(pack(hello(self._visit, self._resume, self._world)))
+                await socket.send(pack(hello(self._visit, self._resume, self._world, self._branch)))
                 await self._converse(socket)
             return Trouble("The visit ended.")
         except (RefusedError, *WIRE_ERRORS) as error:
@@ -159,7 +187,7 @@ class Link:
             task.result()
 
     async def _leave(self, socket: ClientConnection) -> None:
-        await self._closing.wait()
+        await self._leaving.wait()
         with contextlib.suppress(ConnectionClosed):
             await socket.send(pack(Goodbye()))
 
@@ -170,7 +198,10 @@ class Link:
     def _take(self, message: Message) -> None:
         if isinstance(message, Frame):
             self._take_frame(message)
-        elif isinstance(message, Stats | BlockNote | Paused):
+        elif isinstance(message, HeadNote):
+            self._branch = message.branch
+            self.arrivals.put_news(message)
+        elif isinstance(message, Stats | BlockNote | Paused | SnapshotNote | Tree):
             self.arrivals.put_news(message)
         elif isinstance(message, Pong):
             self.rtt_ms = time.perf_counter() * 1_000.0 - message.t_ms
@@ -183,12 +214,13 @@ class Link:
         elif isinstance(message, Error):
             if message.fatal:
                 raise RefusedError(message)
-            self.arrivals.put_news(Notice(message.text))
+            self.arrivals.put_news(Notice(message.text, message.code))
 
     def _take_welcome(self, welcome: Welcome) -> None:
         self._welcome = welcome
         self._resume, self._world = welcome.resume, welcome.world
         self._newest_id = self._ack = -1
+        self._asked.clear()
         steering = self.controls.read(time.perf_counter())
         self._inputs.welcome(steering)
         self._stepping.welcome(steering, welcome.frames_per_chunk)
@@ -219,10 +251,10 @@ class Link:
             self._frame_came.clear()
 
     def _due(self, now_s: float) -> list[Message]:
-        """What is to be sent now: pauses, the newest input, and in exact mode the next chunk's controls."""
+        """What is to be sent now: wishes, the newest input, and in exact mode the next chunk's controls."""
         messages: list[Message] = []
-        while self._pauses:
-            messages.append(Pause(on=self._pauses.pop(0)))
+        while self._asked:
+            messages.append(self._asked.popleft())
         if self.arrivals.has_room():
             self._ack = self._newest_id
         steering = self.controls.read(now_s)

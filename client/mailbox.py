@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from client.picture import Picture
 from client.status import Notice, Status
 from shared.controls import Key
-from shared.protocol import BlockNote, Paused, Stats, Welcome
+from shared.protocol import BlockNote, HeadNote, Paused, SnapshotNote, Stats, Tree, Welcome
 
 MAX_FRAMES = 24
 MAX_NEWS = 2_048
@@ -15,7 +15,7 @@ _ROOM_FRAMES = 6  # more than this many undrained frames, and no more are acknow
 _STALE_S = 0.25  # a player's thread that has not steered for so long holds no keys
 
 _NO_KEYS = Key(0)
-News = Status | Notice | Welcome | Stats | BlockNote | Paused
+News = Status | Notice | Welcome | Stats | BlockNote | Paused | HeadNote | SnapshotNote | Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Arrivals:
             self._frames.append((picture, now_s))
 
     def put_news(self, news: News) -> None:
-        """Add a piece of news. A welcome empties the box of the frames of the connection before."""
+        """Add a piece of news. A welcome and a jump empty the box of the frames before it."""
         with self._lock:
-            if isinstance(news, Welcome):
+            if isinstance(news, Welcome) or (isinstance(news, HeadNote) and news.is_jump):
                 self._frames.clear()
             self._news.append(news)
 

@@ -4,12 +4,13 @@ North (z forward) is up. The map zooms so that all that is known fits, and follo
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pygame
 
 from client.atlas import Atlas, Place
-from client.theme import ACCENT, DIM, INK, LINE, PANEL, Colour, Type, blit_centred, disc, mix
+from client.theme import ACCENT, DIM, INK, LINE, MARK, PANEL, Colour, Type, blit_centred, disc, mix
 from shared.pose import Pose
 
 _MIN_REACH_M, _MAX_REACH_M = 2.0, 20.0
@@ -43,8 +44,10 @@ class Minimap:
         self._centre_m: tuple[float, float] | None = None
         self._drawn_s = 0.0
 
-    def render(self, type_: Type, width_px: int, height_px: int, atlas: Atlas, now_s: float) -> pygame.Surface:
-        """The map as a surface that is clear where nothing is drawn, to lie on a panel."""
+    def render(
+        self, type_: Type, width_px: int, height_px: int, atlas: Atlas, marks: Sequence[Pose], now_s: float
+    ) -> pygame.Surface:
+        """The map as a surface that is clear where nothing is drawn, to lie on a panel. `marks` are bookmarks."""
         smooth = 2 if type_.scale < 1.8 else 1
         large = pygame.Surface((width_px * smooth, height_px * smooth))
         large.fill(PANEL)
@@ -57,6 +60,8 @@ class Minimap:
             _draw_threads(large, frame, atlas, recalled, unit_px)
         for place in atlas.places.values():
             _draw_place(large, frame, place, unit_px, is_recalled=place.block_id in recalled)
+        for mark in marks:
+            _draw_mark(large, frame, mark, unit_px)
         if atlas.foreseen is not None and atlas.pose is not None:
             _draw_wedge(large, frame, atlas.foreseen, unit_px, alpha=0)
         if atlas.pose is not None:
@@ -135,6 +140,15 @@ def _draw_place(surface: pygame.Surface, frame: _Frame, place: Place, unit_px: f
     blit_centred(surface, disc(max(2, round(unit_px * 3.0)), colour, hollow=place.seeded), x_px, y_px)
     if is_recalled:
         blit_centred(surface, disc(max(3, round(unit_px * 5.5)), INK, 210, hollow=True), x_px, y_px)
+
+
+def _draw_mark(surface: pygame.Surface, frame: _Frame, mark: Pose, unit_px: float) -> None:
+    """A bookmark: a small flag that leans the way it looked."""
+    x_px, y_px = frame.at(mark.x_m, mark.z_m)
+    tip = (x_px + 13.0 * unit_px * math.sin(mark.yaw_rad), y_px - 13.0 * unit_px * math.cos(mark.yaw_rad))
+    pygame.draw.line(surface, MARK, (x_px, y_px), tip, max(2, round(2.0 * unit_px)))
+    blit_centred(surface, disc(max(3, round(unit_px * 4.6)), PANEL), x_px, y_px)
+    blit_centred(surface, disc(max(3, round(unit_px * 4.2)), MARK), x_px, y_px)
 
 
 def _draw_wedge(surface: pygame.Surface, frame: _Frame, pose: Pose, unit_px: float, *, alpha: int) -> None:

@@ -17,10 +17,24 @@ HELP = (
     ("W A S D", "walk (by position, on every keyboard layout)"),
     ("mouse", "look around; click to capture it, Esc lets it go"),
     ("arrow keys", "walk and turn without a mouse"),
-    ("H", "HUD: full, compact, off"),
-    ("P", "pause the world"),
-    ("F11", "full screen"),
-    ("F1", "this help"),
+    ("B", "bookmark this view: come back to it, and then and now are compared"),
+    ("V · X", "that comparison beside, blinking, as difference, hidden · export it"),
+    ("M", "memory (recall) off and on"),
+    ("C", "compare with and without recall, side by side; C ends it"),
+    ("F5 · F9", "quick-save · quick-load"),
+    ("Backspace", "rewind, while it is held"),
+    ("F6 · T", "fork: go on on a new branch · timeline: go to a snapshot or branch"),
+    ("H · P", "HUD: full, compact, off · pause the world"),
+    ("F11 · F1", "full screen · this help"),
+    ("Ctrl+Q", "quit, like closing the window; the world is saved"),
+)
+_LEGEND = (
+    "On the map a dot is a block of memory, its line where it looked; a ring was given",
+    "at the start, a dot was invented. White: you, and where you will be. Threads lead to",
+    "the blocks that this picture was drawn with. Yellow: bookmarks.",
+    "stalls: waits for memory above 0.5 ms. stale recalls: chunks drawn with another set",
+    "than was wanted. lost: blocks that no tier could take in time. missed: copies that",
+    "were damaged, failed or late. None of them is waited for.",
 )
 
 
@@ -60,23 +74,28 @@ def _draw_bar(target: pygame.Surface, place: pygame.Rect, share: float, now_s: f
     target.blit(slab(fill_px, place.height, place.height // 2, ACCENT[Tier.GPU], glow // 10 * 10), place)
 
 
-def draw_hint(target: pygame.Surface, type_: Type, words: str, *, at_top: bool, colour: Colour = INK) -> None:
-    """A line on a small panel, in the middle of the upper or lower edge."""
-    text = type_.text(words, 13, colour)
-    width_px, height_px = text.get_width() + type_.px(32), type_.px(36)
-    place = pygame.Rect(0, 0, width_px, height_px)
-    place.centerx = target.get_width() // 2
-    place.top = type_.px(16) if at_top else target.get_height() - height_px - type_.px(22)
-    target.blit(slab(width_px, height_px, type_.px(10), PANEL, 222, TROUGH), place)
-    target.blit(text, text.get_rect(center=place.center))
+def draw_hint(
+    target: pygame.Surface, type_: Type, words: str, area: pygame.Rect, *, at_top: bool, colour: Colour = INK
+) -> None:
+    """A line or two on a small panel, in the middle of the upper or lower edge of `area`."""
+    lines = [type_.text(line, 13, colour) for line in type_.wrap(words, 13, area.width - type_.px(64))]
+    line_px = type_.px(20)
+    width_px = max(line.get_width() for line in lines) + type_.px(32)
+    place = pygame.Rect(0, 0, width_px, type_.px(16) + line_px * len(lines))
+    place.centerx = area.centerx
+    place.top = area.top + type_.px(16) if at_top else area.bottom - place.height - type_.px(22)
+    target.blit(slab(place.width, place.height, type_.px(10), PANEL, 222, TROUGH), place)
+    for index, line in enumerate(lines):
+        middle = (place.centerx, place.top + type_.px(8) + index * line_px + line_px // 2)
+        target.blit(line, line.get_rect(center=middle))
 
 
 def draw_help(target: pygame.Surface, type_: Type) -> None:
     """The keys, and how to read the HUD."""
     target.blit(_veil(target.get_size()), (0, 0))
     pad_px, line_px = type_.px(28), type_.px(24)
-    width_px = type_.px(640)
-    height_px = 2 * pad_px + type_.px(34) + line_px * (len(HELP) + 4)
+    width_px = type_.px(720)
+    height_px = 2 * pad_px + type_.px(34 + 34 + 20 * len(_LEGEND)) + line_px * len(HELP)
     place = pygame.Rect(0, 0, width_px, height_px)
     place.center = target.get_rect().center
     target.blit(slab(width_px, height_px, type_.px(14), PANEL, 240, TROUGH), place)
@@ -85,24 +104,20 @@ def draw_help(target: pygame.Surface, type_: Type) -> None:
     top_px += type_.px(34)
     for key, meaning in HELP:
         target.blit(type_.text(key, 13, ACCENT[Tier.GPU], bold=True), (left_px, top_px))
-        target.blit(type_.text(meaning, 13, INK), (left_px + type_.px(118), top_px))
+        target.blit(type_.text(meaning, 13, INK), (left_px + type_.px(104), top_px))
         top_px += line_px
     _draw_legend(target, type_, left_px, top_px + line_px // 2)
 
 
 def _draw_legend(target: pygame.Surface, type_: Type, left_px: int, top_px: int) -> None:
-    """What colours and signs mean."""
+    """What colours, signs and words mean."""
     x_px = left_px
     for tier, meaning in ((Tier.GPU, "at the model"), (Tier.DRAM, "in memory"), (Tier.NVME, "on disk")):
         name, words = type_.text(tier.name, 13, ACCENT[tier], bold=True), type_.text(meaning, 13, DIM)
         target.blit(name, (x_px, top_px))
         target.blit(words, (x_px + name.get_width() + type_.px(8), top_px))
         x_px += name.get_width() + words.get_width() + type_.px(30)
-    for index, words in enumerate((
-        "On the map: a dot is a block of memory, its line where it looked; a ring was",
-        "given at the start, a dot was invented. White: you, and where you will be.",
-        "Threads lead to the blocks that this picture was drawn with.",
-    )):  # fmt: skip
+    for index, words in enumerate(_LEGEND):
         target.blit(type_.text(words, 12, DIM), (left_px, top_px + type_.px(24 + 20 * index)))
 
 

@@ -34,6 +34,7 @@ class Playout:
         self._newest_pts_s = -1.0
         self._is_running = False
         self._forgives = True  # the next gap is nobody's fault: the start, or a pause
+        self._jumps = False
         self._last_gap_s = 0.0
         self.cushion = MIN_CUSHION
         self.dropped = 0
@@ -72,13 +73,20 @@ class Playout:
         """The world pauses: the gap that follows is no reason for a larger cushion."""
         self._forgives = True
 
+    def jump(self) -> None:
+        """The world stands elsewhere: what waits is never shown, and the next frame is shown at once."""
+        self._waiting.clear()
+        self._is_running = False
+        self._forgives = self._jumps = True
+
     def _start(self, picture: Picture, now_s: float) -> None:
         if self._arrivals and now_s - self._arrivals[-1][0] > _PACE_S:
             self._arrivals.clear()
         self._is_running = True
         self._forgives = False
         self._clock_s = now_s
-        self._media_s = picture.pts_s - self.cushion * self._frame_s
+        self._media_s = picture.pts_s - (0 if self._jumps else self.cushion) * self._frame_s
+        self._jumps = False
         self._depth_s = self._target_s()
 
     def _starve(self, now_s: float) -> None:

@@ -46,6 +46,8 @@ def marks(welcome: Welcome | None, stats: Stats | None) -> list[Reading]:
     found: list[Reading] = []
     if welcome is not None and RANDOM_WEIGHTS in welcome.capabilities:
         found.append(Reading("weights", "random · this is noise", is_bad=True))
+    if stats is not None and not stats.recalls:
+        found.append(Reading("recall", "off · M switches it on", is_bad=True))
     if stats is not None and stats.held:
         found.append(Reading("picture", "held until you move"))
     return found

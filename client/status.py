@@ -30,9 +30,10 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the player should read once, for some seconds."""
+    """Something that the player should read once, for some seconds; `code` is of docs/protocol.md, or empty."""
 
     text: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

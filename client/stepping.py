@@ -1,10 +1,21 @@
 """Exact mode: which ExactStep messages to send. A window asks chunk by chunk, a route all at once. Pure."""
 
+from collections import deque
+from typing import Protocol
+
 from client.mailbox import Steering
 from shared.controls import Controls
-from shared.protocol import ExactStep
+from shared.protocol import ExactStep, FrameControls
 
 MAX_STEP_FRAMES = 512  # of one ExactStep
+
+
+class Stepper(Protocol):
+    """What a link in exact mode asks for its next step. The link's thread."""
+
+    def welcome(self, steering: Steering, frames_per_chunk: int) -> None: ...
+    def done(self, seq: int) -> None: ...
+    def next(self, steering: Steering) -> ExactStep | None: ...
 
 
 class Stepping:
@@ -37,6 +48,36 @@ class Stepping:
         self._asked, self._open_seq = steering, self._seq
         self._seq += 1
         return ExactStep(seq=self._open_seq, controls=[(int(steering.keys), dx, dy)] * num_frames)
+
+
+class Following:
+    """Steps that repeat what another session was drawn with: one for each chunk given, in order."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._waiting: deque[list[FrameControls]] = deque()
+        self.open_chunks = 0  # given and not drawn yet
+
+    def give(self, controls: list[FrameControls]) -> None:
+        """The controls of one more chunk. The player's thread."""
+        self._waiting.append(controls)
+        self.open_chunks += 1
+
+    def welcome(self, steering: Steering, frames_per_chunk: int) -> None:
+        """A connection begins; what it does not know of cannot be followed up."""
+        self._waiting.clear()
+        self.open_chunks = 0
+
+    def done(self, seq: int) -> None:
+        """The server drew a chunk."""
+        self.open_chunks = max(0, self.open_chunks - 1)
+
+    def next(self, steering: Steering) -> ExactStep | None:
+        """The next chunk's step, if its controls are known; the hands are not asked."""
+        if not self._waiting:
+            return None
+        self._seq += 1
+        return ExactStep(seq=self._seq - 1, controls=self._waiting.popleft())
 
 
 def steps_for(controls: list[Controls], frames_per_chunk: int) -> list[ExactStep]:

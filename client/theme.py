@@ -20,6 +20,7 @@ LINE: Colour = (52, 61, 73)
 INK: Colour = (232, 238, 244)
 DIM: Colour = (146, 158, 171)
 ALERT: Colour = (255, 107, 107)
+MARK: Colour = (255, 214, 102)  # of bookmarks, wherever they are shown
 ACCENT: dict[Tier, Colour] = {Tier.GPU: (94, 224, 160), Tier.DRAM: (97, 170, 255), Tier.NVME: (245, 170, 92)}
 PANEL_ALPHA = 214
 

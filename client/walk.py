@@ -11,9 +11,10 @@ from client.mailbox import News
 from client.picture import Picture
 from client.playout import Playout
 from client.report import Record, Report
-from client.status import Phase, Status
+from client.status import Notice, Phase, Status
+from client.travel import Travel
 from shared.controls import Key
-from shared.protocol import RANDOM_WEIGHTS, BlockNote, Paused, Stats, Welcome
+from shared.protocol import RANDOM_WEIGHTS, BlockNote, HeadNote, Paused, SnapshotNote, Stats, Welcome
 
 _NOTICE_S = 8.0
 
@@ -28,6 +29,8 @@ class Walk:
         self.welcome: Welcome | None = None
         self.record = Record()
         self.atlas = Atlas()
+        self.travel = Travel(link)
+        self.heard: list[News] = []  # in the last update, for those who listen
         self.paused_why = ""
         self.cut_count = 0
         self._playout = Playout(frame_s=0.1)
@@ -46,9 +49,10 @@ class Walk:
 
     def update(self, now_s: float) -> None:
         """Take what arrived since the last call."""
-        news, frames = self.link.arrivals.drain()
-        for item in news:
+        self.heard, frames = self.link.arrivals.drain()
+        for item in self.heard:
             self._learn(item, now_s)
+            self.travel.learn(item)
         for picture, arrived_s in frames:
             self._playout.put(picture, arrived_s)
 
@@ -59,7 +63,7 @@ class Walk:
     def presented(self, picture: Picture, now_s: float) -> None:
         """A frame became visible."""
         self.record.shown(picture, self.link.sent_at_s(picture.input_seq), now_s)
-        self.atlas.stand(picture.pose)
+        self.atlas.stand(picture.pose, picture.chunk)
 
     def notice(self, now_s: float) -> str:
         """What the player should read now; "" when there is nothing."""
@@ -99,8 +103,24 @@ class Walk:
         elif isinstance(news, Paused):
             self.paused_why = news.why
             self._playout.hold()
-        else:
-            self._notices.append((now_s, news.text))
+        elif isinstance(news, HeadNote):
+            self._jump(news, now_s)
+        elif isinstance(news, SnapshotNote | Notice):
+            self.tell(news.text, now_s)
+
+    def tell(self, text: str, now_s: float) -> None:
+        """Let the player read this for some seconds."""
+        if text:
+            self._notices.append((now_s, text))
+
+    def _jump(self, note: HeadNote, now_s: float) -> None:
+        """The head stands elsewhere: what was on its way is no longer true."""
+        if note.is_jump:
+            self._dropped_before += self._playout.buffered
+            self._playout.jump()
+            self.atlas.jump(note.chunk)
+        if not self.travel.is_rewinding:
+            self.tell(note.text, now_s)
 
     def _begin(self, welcome: Welcome, now_s: float) -> None:
         """A connection stands. A session that was resumed goes on; a new one starts with an empty map."""

@@ -27,6 +27,7 @@ class Visit:
     seed: int | None = None
     mode: Mode = "live"
     token: str = field(default="", repr=False)
+    at: str = ""  # branch or snapshot to enter at
 
     @property
     def codec(self) -> Codec:
@@ -75,8 +76,8 @@ async def receive(socket: ClientConnection) -> bytes:
     return data
 
 
-def hello(visit: Visit, resume: str, world: str) -> Hello:
-    """The first message: a return to a session that was lost, or a new visit."""
+def hello(visit: Visit, resume: str, world: str, branch: str = "") -> Hello:
+    """The first message: a return to the session on `branch` of `world` that was lost, or a new visit."""
     return Hello(
         version=PROTOCOL_VERSION,
         world=world or visit.world,
@@ -84,6 +85,7 @@ def hello(visit: Visit, resume: str, world: str) -> Hello:
         mode=visit.mode,
         codec=visit.codec,
         resume=resume,
+        at=branch if world else visit.at,
     )
 
 

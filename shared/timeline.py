@@ -89,6 +89,11 @@ class HeadNote(News):
     redrawn: int = 0
     text: str = ""
 
+    @property
+    def is_jump(self) -> bool:
+        """Whether what was shown before is another moment."""
+        return self.why in ("restore", "rewind")
+
 
 class Tree(News):
     """The timeline, thinned: only the first moment, forks, snapshots, heads and ends, each with its thinned parent."""

@@ -191,7 +191,7 @@ def test_everything_fits_and_draws_at_every_size(size: tuple[int, int]) -> None:
     hud.draw(target, walk_with_memory(), 10.0)
     overlay.draw_help(target, type_)
     overlay.draw_card(target, type_, Card("Getting ready", ("words " * 40,), 0.5), 1.0, is_busy=True)
-    overlay.draw_hint(target, type_, overlay.CAPTURE_HINT, at_top=False)
+    overlay.draw_hint(target, type_, overlay.CAPTURE_HINT, hud.free_area(size), at_top=False)
     region = hud.moving_region(10.1)
     assert region is not None
     assert target.get_rect().contains(region)
