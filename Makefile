@@ -1,7 +1,7 @@
 # The menu. `make play` on a fresh clone: a venv, everything installed, a server and a client.
 
 PYTHON ?= python3
-EXTRAS ?= server,client,bench,matrix-game-2,dev
+EXTRAS ?= server,client,bench,planner,matrix-game-2,dev
 HOST ?= 127.0.0.1
 PORT ?= 8765
 URL ?= ws://127.0.0.1:$(PORT)/ws
