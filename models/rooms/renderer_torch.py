@@ -12,14 +12,15 @@ from models.rooms.surfaces_torch import room_colours, with_objects
 
 _SUPERSAMPLE = 2
 _FOG = (0.09, 0.10, 0.17)
-_FRAMES_AT_ONCE = 32
+_FRAMES_AT_ONCE = {"cpu": 32, "cuda": 512}  # a few MB of a CPU's cache, a few GB of a GPU's memory
 
 
 def render(scenes: Scenes, scene_of: torch.Tensor, poses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw poses [F, 3] in scenes `scene_of` [F]; return RGB [F, H, W, 3] uint8 and z-depth in metres [F, H, W]."""
+    at_once = _FRAMES_AT_ONCE[poses.device.type]
     parts = [
-        _draw(scenes, scene_of[at : at + _FRAMES_AT_ONCE], poses[at : at + _FRAMES_AT_ONCE].float())
-        for at in range(0, len(poses), _FRAMES_AT_ONCE)
+        _draw(scenes, scene_of[at : at + at_once], poses[at : at + at_once].float())
+        for at in range(0, len(poses), at_once)
     ]
     return torch.cat([rgb for rgb, _ in parts]), torch.cat([depth for _, depth in parts])
 

@@ -3,6 +3,8 @@
 F frames, R rays across, V lines down; colours are 0 to 1. Designs, lights and constants are those of shading.py.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 from models.rooms.rays_torch import Hits, Scenes, View
@@ -41,17 +43,45 @@ def with_objects(
     away = torch.where(objects[..., 4] > 0, away, torch.inf)
     _, order = away.topk(min(_NEAR_OBJECTS, away.shape[1]), largest=False)
     near = objects.gather(1, order.sort(dim=1).values[..., None].expand(-1, -1, objects.shape[-1]))
+    colour, depth = colour.clone(), depth.clone()
     for index in range(near.shape[1]):
-        thing = near[:, index, :, None, None]  # [F, 8, 1, 1]
-        seen = _is_before(view, thing, wall)
-        if not bool(seen.any()):
-            continue
         for kind, draw in ((1, _cylinder), (2, _ball)):
-            painted, hit = draw(view, thing, depth)
-            shown = seen & (thing[:, 4] == kind) & (hit < depth)
-            colour = torch.where(shown[..., None], painted, colour)
-            depth = torch.where(shown, hit, depth)
+            things = near[:, index]  # [F, 8]
+            frame, ray = (_is_before(view, things, wall) & (things[:, 4, None] == kind)).nonzero(as_tuple=True)
+            meeting = _Meeting.of(view, things, frame, ray)
+            painted, hit = draw(meeting, depth[frame, ray])
+            shown = hit < depth[frame, ray]
+            colour[frame, ray] = torch.where(shown[..., None], painted, colour[frame, ray])
+            depth[frame, ray] = torch.where(shown, hit, depth[frame, ray])
     return colour, depth
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """Rays whose vertical planes meet a thing; n of them, V lines down each."""
+
+    dx: torch.Tensor  # [n, 1]
+    dz: torch.Tensor  # [n, 1]
+    slope: torch.Tensor  # [V]
+    ox: torch.Tensor  # [n, 1], the camera seen from the thing
+    oz: torch.Tensor  # [n, 1]
+    radius: torch.Tensor  # [n, 1]
+    height: torch.Tensor  # [n, 1], of a ball: its centre
+    colour: torch.Tensor  # [n, 1, 3]
+
+    @classmethod
+    def of(cls, view: View, things: torch.Tensor, frame: torch.Tensor, ray: torch.Tensor) -> "_Meeting":
+        thing, camera = things[frame], view.poses[frame]
+        return cls(
+            dx=view.dx[frame, ray, None],
+            dz=view.dz[frame, ray, None],
+            slope=view.slope,
+            ox=camera[:, 0, None] - thing[:, 0, None],
+            oz=camera[:, 1, None] - thing[:, 1, None],
+            radius=thing[:, 2, None],
+            height=thing[:, 3, None],
+            colour=thing[:, None, 5:8],
+        )
 
 
 def near_light(distance: torch.Tensor, reach: float) -> torch.Tensor:
@@ -131,55 +161,43 @@ def _edge(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     return torch.minimum(torch.minimum(lx, ROOM_CELLS - lx), torch.minimum(lz, ROOM_CELLS - lz))
 
 
-def _is_before(view: View, thing: torch.Tensor, wall: torch.Tensor) -> torch.Tensor:
-    """Return for each ray [F, R, 1] whether its vertical plane meets the thing before the wall."""
-    ox, oz = thing[:, 0, 0] - view.poses[:, 0, None], thing[:, 1, 0] - view.poses[:, 1, None]
+def _is_before(view: View, things: torch.Tensor, wall: torch.Tensor) -> torch.Tensor:
+    """Return for each ray [F, R] whether its vertical plane meets the frame's thing [F, 8] before the wall."""
+    ox, oz = things[:, 0, None] - view.poses[:, 0, None], things[:, 1, None] - view.poses[:, 1, None]
     length = torch.hypot(view.dx, view.dz)
     ahead, aside = (ox * view.dx + oz * view.dz) / length, (ox * view.dz - oz * view.dx) / length
-    radius = thing[:, 2, 0]
-    return ((ahead > 0.0) & (aside.abs() < radius) & (ahead - radius < wall.clamp(max=FAR_M) * length))[..., None]
+    radius = things[:, 2, None]
+    return (ahead > 0.0) & (aside.abs() < radius) & (ahead - radius < wall.clamp(max=FAR_M) * length)
 
 
-def _cylinder(view: View, thing: torch.Tensor, depth: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return colours [F, R, V, 3] and depths [F, R, V] (infinite where it is not seen) of a standing cylinder."""
-    ox, oz, radius, tall = _seen_from(view, thing)
-    dx, dz = view.dx[..., None], view.dz[..., None]
-    a, b = dx * dx + dz * dz, ox * dx + oz * dz
-    inside = b * b - a * (ox * ox + oz * oz - radius * radius)
+def _cylinder(met: _Meeting, depth: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return colours [n, V, 3] and depths [n, V] (infinite where it is not seen) of a standing cylinder."""
+    a, b = met.dx**2 + met.dz**2, met.ox * met.dx + met.oz * met.dz
+    inside = b * b - a * (met.ox**2 + met.oz**2 - met.radius**2)
     root = inside.clamp(min=0.0).sqrt()
     near, far = (-b - root) / a, (-b + root) / a
-    height = CAMERA_HEIGHT_M - view.slope * near
-    meets = inside > 0.0
-    on_side = meets & (near > 0.02) & (height >= 0.0) & (height <= tall) & (near < depth)
-    light = 0.72 + 0.28 * ((ox + near * dx) * 0.8 - (oz + near * dz) * 0.6) / radius
+    height, tall = CAMERA_HEIGHT_M - met.slope * near, met.height  # [n, V], [n, 1]
+    on_side = (inside > 0.0) & (near > 0.02) & (height >= 0.0) & (height <= tall) & (near < depth)
+    light = 0.72 + 0.28 * ((met.ox + near * met.dx) * 0.8 - (met.oz + near * met.dz) * 0.6) / met.radius
     is_dark = (tall > 0.9) & (((height * 4.0).floor().long() & 1) == 1)
     light = light * torch.where(is_dark, 0.72, 1.0)
-    top = torch.where(view.slope > 0.0, (CAMERA_HEIGHT_M - tall) / view.slope, 0.0)
-    on_top = meets & ~on_side & (near < top) & (top < far) & (top < depth)
-    own = thing[:, 5:8, 0, 0][:, None, None]  # [F, 1, 1, 3]
-    colour = torch.where(on_top[..., None], (own * 1.12).clamp(max=1.0), own * light[..., None])
-    hit = torch.where(on_side, near, torch.where(on_top, top, torch.inf))
-    return colour, hit
+    top = torch.where(met.slope > 0.0, (CAMERA_HEIGHT_M - tall) / met.slope, 0.0)
+    on_top = (inside > 0.0) & ~on_side & (near < top) & (top < far) & (top < depth)
+    colour = torch.where(on_top[..., None], (met.colour * 1.12).clamp(max=1.0), met.colour * light[..., None])
+    return colour, torch.where(on_side, near, torch.where(on_top, top, torch.inf))
 
 
-def _ball(view: View, thing: torch.Tensor, depth: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return colours [F, R, V, 3] and depths [F, R, V] (infinite where it is not seen) of a ball."""
-    ox, oz, radius, centre = _seen_from(view, thing)
-    oy = CAMERA_HEIGHT_M - centre
-    dx, dz = view.dx[..., None], view.dz[..., None]
-    a, b = dx * dx + dz * dz + view.slope**2, ox * dx + oz * dz - oy * view.slope
-    inside = b * b - a * (ox * ox + oz * oz + oy * oy - radius * radius)
+def _ball(met: _Meeting, depth: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return colours [n, V, 3] and depths [n, V] (infinite where it is not seen) of a ball."""
+    oy = CAMERA_HEIGHT_M - met.height
+    a = met.dx**2 + met.dz**2 + met.slope**2
+    b = met.ox * met.dx + met.oz * met.dz - oy * met.slope
+    inside = b * b - a * (met.ox**2 + met.oz**2 + oy**2 - met.radius**2)
     near = (-b - inside.clamp(min=0.0).sqrt()) / a
     shown = (inside > 0.0) & (near > 0.02) & (near < depth)
-    up, side = (oy - near * view.slope) / radius, (ox + near * dx) / radius
-    own = thing[:, 5:8, 0, 0][:, None, None]
-    return own * (0.70 + 0.28 * up + 0.12 * side)[..., None], torch.where(shown, near, torch.inf)
-
-
-def _seen_from(view: View, thing: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the cameras seen from things (x, z), radii, and heights, each [F, 1, 1]."""
-    ox, oz = view.poses[:, 0, None, None] - thing[:, 0], view.poses[:, 1, None, None] - thing[:, 1]
-    return ox, oz, thing[:, 2], thing[:, 3]
+    up, side = (oy - near * met.slope) / met.radius, (met.ox + near * met.dx) / met.radius
+    colour = met.colour * (0.70 + 0.28 * up + 0.12 * side)[..., None]
+    return colour, torch.where(shown, near, torch.inf)
 
 
 def _constant(values: object, like: torch.Tensor) -> torch.Tensor:
