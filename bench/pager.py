@@ -67,7 +67,7 @@ def walk_record(run: Run, folder: Path) -> tuple[Scale, Record, PagerStats]:
     disk = ThrottledDisk(scale.read_bytes_per_s(run.read_gbps)) if run.read_gbps else RealDisk()
     budgets = scale.budgets(run.budgets, run.k)
     pager = SinkingPager(scale.run.spec, "be7c4", budgets, max_recall=run.k, disk=disk, piece_bytes=scale.piece_bytes)
-    alive = np.ones(len(run.chunks), dtype=np.bool_)
+    alive = np.array([chunk.leaves_block for chunk in run.chunks])
     foreseer = Foreseer(run.extrapolator, run.chunks, run.geometry, rule_of(run.chunks, alive, run.k), WORLD)
     terms = Terms(run.policy, scale.real_s(run.chunk_ms), scale.real_s(run.recompute_ms), run.from_nvme)
     blocks = _fresh_blocks(scale)
@@ -119,6 +119,7 @@ def _figures(run: Run, scale: Scale, record: Record, stats: PagerStats) -> dict[
         "new_per_chunk": round(record.new / num, 4),
         "fetched_in_time_share": round(record.fetched_in_time / record.fetched, 4) if record.fetched else 1.0,
         "in_time_share": round(record.new_in_time / record.new, 4) if record.new else 1.0,
+        "longest_return_chunks": record.longest_return,
         "bytes_written": round(stats.disk_written_bytes * scale.byte_ratio),
         "bytes_read": round(stats.disk_read_bytes * scale.byte_ratio),
         "rss_slope_bytes_per_chunk": round(slope(record.rss), 1),
@@ -130,6 +131,7 @@ def _figures(run: Run, scale: Scale, record: Record, stats: PagerStats) -> dict[
         "decode_ms": {"p50": round(percentile(record.decode_ms, 50), 3)},
         "spilled_at_chunk": {tier.name.lower(): record.first_drop.get(tier) for tier in Tier},
         "rss_bytes": record.rss[-1][1],
+        "rss_peak_bytes": max(rss for _, rss in record.rss),
         "page_cache_bytes": record.cached[-1][1],
         "direct_io": stats.direct_io,
         "notes": list(stats.notes),

@@ -1,9 +1,11 @@
 """The analytical model against the real pager: configurations that it was not fitted on, in fast mode.
 
-`python -m bench.pager_grid` runs them all. A spill point must be met to within one chunk; the class of stalls must be
-right in every configuration, all of which lie farther than a tenth from the critical rate.
+`python -m bench.pager_grid` runs them all; `--json PATH` keeps what came out. A spill point must be met to within one
+chunk; the class of stalls must be right in every configuration, all of which lie farther than a tenth from the critical
+rate.
 """
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +14,8 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.pager import Run, walk_record
+from bench.pager_scale import FAST_TIME, scale_of
+from bench.report import write_report
 from server.pager.budgets import Budgets
 from server.pager.capacity import SHIPPED, critical_read_gbps, stall_class, stored_chunks
 from server.pager.layout import SlotLayout
@@ -127,14 +131,22 @@ GRID: list[Spill | Stall] = [*SPILLS, *STALLS]
 
 def main() -> int:
     """Run the grid; 1 when the model was wrong anywhere."""
-    wrong = 0
+    parser = argparse.ArgumentParser(prog="python -m bench.pager_grid", description=__doc__)
+    parser.add_argument("--json", dest="path")
+    path = parser.parse_args().path
+    rows: list[dict[str, object]] = []
     for config in GRID:
         with tempfile.TemporaryDirectory(prefix="pager-", dir=Path.cwd()) as folder:
             is_right, words = config.is_right(Path(folder))
-        wrong += not is_right
+        rows.append({"is_right": is_right, "words": words})
         print("ok   " if is_right else "WRONG", words, flush=True)
-    print(f"{len(GRID) - wrong} of {len(GRID)} right")
-    return 1 if wrong else 0
+    right = sum(bool(row["is_right"]) for row in rows)
+    print(f"{right} of {len(GRID)} right")
+    figures = {"configurations": len(GRID), "right": right, "rows": rows}
+    byte_ratio = scale_of(GEOMETRY, "int4", fast=True).byte_ratio
+    scaled = {"time": f"1/{FAST_TIME:.0f}", "byte_ratio": round(byte_ratio, 3)}
+    write_report(path, "python -m bench.pager_grid", figures, scaled)
+    return 0 if right == len(GRID) else 1
 
 
 if __name__ == "__main__":

@@ -53,13 +53,14 @@ class Record:
     new_in_time: int = 0
     fetched: int = 0  # new, and not on the GPU when it was first foreseen
     fetched_in_time: int = 0
+    longest_return: int = 0  # chunks between a block that came from NVME and the chunk that recalled it
     stalls: int = 0
     preempted: int = 0
     stale: int = 0
 
 
 class Walk:
-    """A head that walks a trace. `alive` marks the blocks that were not lost or forgotten."""
+    """A head that walks a trace. `alive` marks the blocks that are left and were not lost or forgotten."""
 
     def __init__(
         self,
@@ -91,8 +92,9 @@ class Walk:
             begin_s = time.perf_counter()
             self._chunk(index)
             self._bury(index)
-            self._pager.commit(BlockKey(WORLD, index), self._fresh(index))
-            self._unsunk.append(BlockKey(WORLD, index))
+            if chunks[index].leaves_block:
+                self._pager.commit(BlockKey(WORLD, index), self._fresh(index))
+                self._unsunk.append(BlockKey(WORLD, index))
             self.record.chunks_ms.append((time.perf_counter() - begin_s) * 1e3)
             if index % every == 0:
                 self.record.rss.append((index, rss_bytes()))
@@ -107,7 +109,7 @@ class Walk:
         here = [Tier.GPU in tiers for tiers in self._pager.tiers_of(keys)]
         lease, wait_ms = self._recall(keys, here)
         begin_s, plan_s = time.perf_counter(), time.monotonic()
-        self._note(keys, here, lease, wait_ms)
+        self._note(index, keys, here, lease, wait_ms)
         self._buffer.fill(lease)
         self.record.decode_ms.append((time.perf_counter() - begin_s) * 1e3)
         if self._terms.from_nvme:
@@ -157,11 +159,13 @@ class Walk:
         self._unsunk = [key for key in self._unsunk if key not in durable]
         self._pager.sink(WORLD, durable)
 
-    def _note(self, keys: tuple[BlockKey, ...], here: Sequence[bool], lease: Lease, wait_ms: float) -> None:
+    def _note(self, index: int, keys: tuple[BlockKey, ...], here: Sequence[bool], lease: Lease, wait_ms: float) -> None:
         record = self.record
         record.waits_ms.append(wait_ms)
         record.stale += lease.stale and not lease.missing
         tiers = dict(zip(lease.keys, lease.hit_tiers, strict=True))
+        returns = [index - key.block for key, tier in tiers.items() if tier is Tier.NVME]
+        record.longest_return = max(record.longest_return, *returns, 0)
         record.wanted += len(keys)
         for key, is_here in zip(keys, here, strict=True):
             if key in self._before:

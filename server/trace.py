@@ -1,6 +1,7 @@
 """Traces: a walk as one line a chunk, with what each chunk wants. Owns the file format; blocks while it reads a file.
 
 `{"pose": [x_m, y_m, z_m, yaw_rad, pitch_rad], "keys": "W", "mouse": [dx, dy], "wanted": [chunk indices] (optional)}`
+A chunk that left no block says so: `"block": false`.
 """
 
 import json
@@ -18,7 +19,7 @@ from shared.pose import Pose
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "bench" / "traces"
 WINDOW_CHUNKS = 1  # chunks before the one that is drawn which attention still sees
-_FIELDS = {"pose", "keys", "mouse", "wanted"}
+_FIELDS = {"pose", "keys", "mouse", "wanted", "block"}
 
 
 class TraceError(ValueError):
@@ -33,6 +34,7 @@ class TraceChunk:
     keys: Key = NO_KEYS
     mouse: tuple[float, float] = (0.0, 0.0)  # counts over the whole chunk
     wanted: tuple[int, ...] | None = None  # None: by the retrieval rule
+    leaves_block: bool = True
 
 
 def shipped_traces() -> list[str]:
@@ -73,6 +75,8 @@ def write_trace(chunks: Iterable[TraceChunk]) -> str:
         }
         if chunk.wanted is not None:
             row["wanted"] = list(chunk.wanted)
+        if not chunk.leaves_block:
+            row["block"] = False
         rows.append(json.dumps(row) + "\n")
     return "".join(rows)
 
@@ -114,7 +118,10 @@ def _parse(line: str, index: int) -> TraceChunk:
         raise ValueError("keys is a text of the letters W, A, S and D")  # noqa: TRY004 - likewise
     mouse = _numbers(entry.get("mouse", [0.0, 0.0]), "mouse", 2)
     wanted = _chunk_indices(entry["wanted"], index) if "wanted" in entry else None
-    return TraceChunk(Pose(*pose), keys_from_letters(letters), (mouse[0], mouse[1]), wanted)
+    leaves_block = entry.get("block", True)
+    if not isinstance(leaves_block, bool):
+        raise ValueError("block is true or false")  # noqa: TRY004 - likewise
+    return TraceChunk(Pose(*pose), keys_from_letters(letters), (mouse[0], mouse[1]), wanted, leaves_block)
 
 
 def _numbers(value: object, name: str, count: int) -> list[float]:

@@ -30,7 +30,7 @@ KEYS = {
     "page_cache_slope_bytes_per_chunk",
     "chunk_ms",
 }
-SAMPLE = {SPILLS[1], STALLS[12], STALLS[15]}
+SAMPLE = {SPILLS[1], STALLS[12]}  # a busy machine makes waits where none should be: those are for make test-slow
 
 
 def bench(tmp_path, *flags):

@@ -1,0 +1,78 @@
+"""The throttle sweep as tables: waits of each policy at each rate, and whose tail is worse. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from bench.paper_figures import Form, Report, Table, cell, count, share, waits
+from bench.paper_set import RATES_GBPS, SWEEP_POLICIES, TAIL_POLICIES, sweep_name
+from server.pager.capacity import SHIPPED, critical_read_gbps
+from server.pager.layout import SlotLayout
+
+SWEEP_HEADER = ("GB/s", "policy", "wait: median / p99 / longest", "waits > 0.5 ms", "stale", "in time", "from NVME")
+SWEEP_FORMS: Sequence[Form] = (
+    waits,
+    count("stalls"),
+    share("stale_share"),
+    share("fetched_in_time_share"),
+    lambda run: f"{run['hits']['nvme']:,}",
+)
+
+
+def _sweep_rows(reports: Mapping[str, Report], trace: str, policies: Sequence[str]) -> list[tuple[str, ...]]:
+    names = [(rate, policy, sweep_name(trace, policy, rate)) for rate in RATES_GBPS for policy in policies]
+    return [(f"{rate:g}", policy, *(cell(reports, name, form) for form in SWEEP_FORMS)) for rate, policy, name in names]
+
+
+def throttled(reports: Mapping[str, Report]) -> Table:
+    """All policies at all rates, on the paper's walk of turning on the spot."""
+    words = (
+        "60 chunks a point, GPU and DRAM as small as they may be. Paper: the median wait stays 0 down to 0.25 GB/s and "
+        f"fails at 0.1; on-demand stalls at every rate. {_critical(reports, 'a_yaw')}"
+    )
+    return Table("Reads throttled, a_yaw", words, SWEEP_HEADER, _sweep_rows(reports, "a_yaw", SWEEP_POLICIES))
+
+
+def _critical(reports: Mapping[str, Report], trace: str) -> str:
+    """What the analytical model says of the sweep: by all new blocks, and by those that were really read."""
+    report = reports.get(sweep_name(trace, "on-demand", RATES_GBPS[0]))
+    if report is None:
+        return ""
+    geometry = SHIPPED["matrix-game-2"]
+    block_bytes, chunk_ms = SlotLayout(geometry.spec).moved_bytes, report["given_chunk_ms"]
+    read = report["hits"]["nvme"] / report["trace_chunks"]
+    critical = critical_read_gbps(block_bytes, read, chunk_ms)
+    return (
+        f"A chunk wants {report['new_per_chunk']:.2f} blocks that the one before did not; {read:.2f} of them were read "
+        f"from NVME, which is {critical:.3f} GB/s on average."
+    )
+
+
+def tail(reports: Mapping[str, Report]) -> Table:
+    """Prefetching against on-demand on the walk where the paper's prefetch had the worse tail."""
+    rows = _sweep_rows(reports, "b1_ws", TAIL_POLICIES)
+    words = (
+        "Paper: below the critical rate the prefetch backlog can make the tail worse than on-demand. "
+        f"{_critical(reports, 'b1_ws')} {_verdict(reports)}"
+    )
+    return Table("Reads throttled, b1_ws: the tail", words, SWEEP_HEADER, rows)
+
+
+def _verdict(reports: Mapping[str, Report]) -> str:
+    """At which of all measured rates prefetching had the worse tail."""
+    worse: list[str] = []
+    compared = 0
+    for trace in ("a_yaw", "b1_ws"):
+        for rate in RATES_GBPS:
+            wait, demand = (reports.get(sweep_name(trace, policy, rate)) for policy in ("wait", "on-demand"))
+            if wait is None or demand is None:
+                continue
+            compared += 1
+            figures = ("p99_wait_ms", "longest_wait_ms")
+            if any(wait[name] > demand[name] for name in figures):
+                worse.append(f"{trace} at {rate:g}")
+    if not compared:
+        return ""
+    where = ", ".join(worse)
+    return (
+        f"In {compared - len(worse)} of {compared} points on both walks *wait* has neither a longer p99 nor a longer "
+        f"worst wait than on-demand{f'; not so on {where} GB/s' if worse else ''}."
+    )
