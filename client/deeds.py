@@ -62,13 +62,9 @@ class Deeds:
             self._compare(now_s)
 
     def go_to(self, row: Row) -> None:
-        """A row of the tree was chosen: a snapshot is restored here, a branch is entered."""
-        stage = self._stage
-        stage.tree.is_open = False
-        if row.snapshots:
-            stage.walk.travel.restore(row.snapshots[0])
-        elif row.branches and row.branches[0] != stage.walk.travel.branch:
-            stage.walk.link.enter(row.branches[0])
+        """A row of the tree was chosen: go back to its snapshot, or over to its branch."""
+        self._stage.tree.is_open = False
+        self._stage.walk.travel.restore(row.target)
 
     def collect(self, now_s: float) -> None:
         """Say where an export went, once it is written."""

@@ -72,7 +72,6 @@ class Link:
         self._asked: deque[Message] = deque(maxlen=_MAX_ASKED)
         self._loop: asyncio.AbstractEventLoop | None = None  # from start to the end of the thread
         self._closing = asyncio.Event()
-        self._leaving = asyncio.Event()  # this connection: for good, or to come back elsewhere
         self._frame_came = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
 
@@ -86,12 +85,8 @@ class Link:
         if self._loop is None:
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed already
-            self._loop.call_soon_threadsafe(self._close)
+            self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(timeout_s)
-
-    def _close(self) -> None:
-        self._closing.set()
-        self._leaving.set()
 
     def pause(self, *, on: bool) -> None:
         """Ask the server to stop or resume the world."""
@@ -100,15 +95,6 @@ class Link:
     def ask(self, message: Message) -> None:
         """Send a wish of the player's soon. What was asked for before a connection stood is not sent."""
         self._asked.append(message)
-
-    def enter(self, at: str) -> None:
-        """Leave this session and enter the same world at another branch or snapshot."""
-        if self._loop is not None and self._world:
-            self._loop.call_soon_threadsafe(self._move_to, at)
-
-    def _move_to(self, at: str) -> None:
-        self._resume, self._branch = "", at
-        self._leaving.set()
 
     def sent_at_s(self, seq: int) -> float | None:
         """When an input was sent, by time.perf_counter."""
@@ -141,10 +127,6 @@ class Link:
             trouble = await self._visit_once()
             if self._closing.is_set():
                 return
-            if self._leaving.is_set():
-                self._leaving.clear()
-                self._welcome, attempt = None, 0
-                continue
             attempt = 1 if self._welcome is not None else attempt + 1
             self._welcome = None
             if trouble.is_refusal:
@@ -187,7 +169,7 @@ class Link:
             task.result()
 
     async def _leave(self, socket: ClientConnection) -> None:
-        await self._leaving.wait()
+        await self._closing.wait()
         with contextlib.suppress(ConnectionClosed):
             await socket.send(pack(Goodbye()))
 

@@ -55,7 +55,7 @@ class Travel:
         self._link.ask(Restore())
 
     def restore(self, name: str) -> None:
-        """Go to a snapshot."""
+        """Go to a snapshot, or over to a branch."""
         self._link.ask(Restore(name=name))
 
     def fork(self) -> None:
@@ -79,7 +79,7 @@ class Travel:
         """Call it on every pass: one step back when it is time for one. `is_paused`: by the player, before."""
         if is_held and not self.is_rewinding:
             self.is_rewinding, self._is_at_end, self._steps, self._asked_s = True, False, 0, None
-            self._was_paused = is_paused
+            self._was_paused, self.chunk = is_paused, -1
             self._link.ask(Pause(on=True))
         elif not is_held and self.is_rewinding:
             self.is_rewinding = False
@@ -98,6 +98,8 @@ class Travel:
     def learn(self, news: object) -> None:
         """What the server said; what does not concern the timeline is passed over."""
         if isinstance(news, HeadNote):
+            if news.why == "rewind" and news.chunk >= self.chunk >= 0:
+                self._is_at_end = True  # it did not go back any further
             self.branch, self.chunk = news.branch, news.chunk
             self._asked_s = None
             self._tree_s = float("-inf")

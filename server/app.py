@@ -21,6 +21,7 @@ from server.access import Access, Rules, is_loopback, make_rules
 from server.config import Settings
 from server.connection import Connection
 from server.door import Door
+from server.listing import Listing
 from server.metrics import MemoryCollector, Traffic
 from server.page import PAGE
 from shared.protocol import MAX_CLIENT_MESSAGE_BYTES
@@ -54,6 +55,7 @@ def create_app(settings: Settings, engine: Door, rules: Rules | None = None) -> 
     app = FastAPI(title="WorldPager", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Access, rules=rules)
     _add_routes(app, engine, rules, traffic)
+    Listing(settings.worlds).add_routes(app)
     return app
 
 

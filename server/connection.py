@@ -16,13 +16,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from server.access import LET_IN, Rules
 from server.door import Door
 from server.faults import Refused
-from server.limits import CLOSE_CODES, CLOSE_OTHER, TokenBucket, read_hello
+from server.limits import BURST_TRAVELS, CLOSE_CODES, CLOSE_OTHER, TRAVELS_PER_S, TokenBucket, read_hello
 from server.metrics import Traffic
 from server.seat import Seat
 from server.thumbnail import write_thumbnail
 from shared.protocol import (
     Error,
     ExactStep,
+    FromClient,
+    FromTraveller,
     Goodbye,
     Hello,
     Input,
@@ -67,6 +69,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()  # frames, notes, credit or replies to look at
         self._bucket = TokenBucket(clock())
+        self._travels = TokenBucket(clock(), TRAVELS_PER_S, BURST_TRAVELS)
         self._replies: deque[Message] = deque(maxlen=8)  # a peer that pings without reading loses its oldest pongs
         self._seat: Seat | None = None
         self._heard_s = clock()
@@ -189,7 +192,7 @@ class Connection:
             self._traffic.received.inc()
             self._take(message)
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: FromClient) -> None:
         seat = self._seat
         match message:
             case Ping():
@@ -201,12 +204,14 @@ class Connection:
                 raise ProtocolError("unexpected", "a second hello; open another connection for another session")
             case Input() if seat is not None:
                 self._take_input(seat, message)
-            case Pause() | ExactStep() if seat is not None and seat.role == "viewer":
+            case _ if seat is not None and seat.role == "viewer":
                 self._tell_viewer()
             case Pause() if seat is not None:
                 seat.pause(message.on)
             case ExactStep() if seat is not None:
                 self._take_exact(seat, message)
+            case _ if seat is not None and isinstance(message, FromTraveller):
+                self._take_travel(seat, message)
             case _:
                 pass  # sent before the welcome: there is nothing to steer yet
 
@@ -226,6 +231,11 @@ class Connection:
         if len(message.controls) % seat.welcome.frames_per_chunk:
             raise ProtocolError("invalid", "controls: not a multiple of frames_per_chunk")
         seat.exact(message)
+
+    def _take_travel(self, seat: Seat, message: FromTraveller) -> None:
+        if not self._travels.take(self._heard_s):
+            raise ProtocolError("too_fast", f"more than {TRAVELS_PER_S:g} wishes a second about the timeline")
+        seat.travel(message)
 
     def _tell_viewer(self) -> None:
         if self._heard_s - self._viewer_told_s >= VIEWER_ERROR_EVERY_S:

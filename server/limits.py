@@ -9,6 +9,9 @@ from shared.protocol import PROTOCOL_VERSION, Hello, ProtocolError, unpack_clien
 MESSAGES_PER_S = 120.0
 # ten seconds of 60 Hz input may arrive at once after the network stood still; nobody honest gets past this
 BURST_MESSAGES = 600.0
+# wishes about the timeline keep states, redraw chunks and write files; a held Backspace asks seven times a second
+TRAVELS_PER_S = 10.0
+BURST_TRAVELS = 30.0
 
 # error code of docs/protocol.md -> WebSocket close code
 CLOSE_CODES: dict[str, int] = {

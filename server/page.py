@@ -20,6 +20,7 @@ start; the client takes it with <code>--token</code>.</p>
 <h2>Look inside</h2>
 <ul>
 <li><a href="/healthz">/healthz</a>: whether frames can be made now</li>
+<li><a href="/worlds">/worlds</a>: the worlds of this server, their branches and snapshots</li>
 <li><a href="/metrics">/metrics</a>: what the memory and the wire did, for Prometheus</li>
 <li><code>/ws</code>: the WebSocket; docs/protocol.md describes it for writers of other clients</li>
 </ul>

@@ -17,7 +17,8 @@ from server.pager.pager import Pager
 from server.seat import Seat
 from server.session import EXACT_WAIT_S, Session
 from server.thumbnail import Thumbnail
-from shared.protocol import Done, Error, ExactStep, Input, Paused, Role, Welcome
+from server.travel import Travel
+from shared.protocol import Done, Error, ExactStep, FromTraveller, Input, Paused, Role, SwitchRecall, Welcome
 
 MAX_SEATS = 8
 WORTH_SAYING_S = 0.5  # a hiccup of the network is no pause
@@ -49,6 +50,7 @@ class Resident:
         self._fps = model.fps
         self._poke = poke
         self._post = post
+        self.travel = Travel(session, post)
         self._driver = VIEWER  # number of the connection that steers
         self._waiting_since_s = 0.0  # exact mode: for a recall
         self._save: Future[bool] | None = None
@@ -78,7 +80,7 @@ class Resident:
         return start_s
 
     def _exact_start_s(self, now_s: float, driver: Seat) -> float | None:
-        """Now, when a chunk is asked for and its recall is there: an exact session waits without holding the engine."""
+        """Since when a chunk that was asked for can be drawn: its recall is there. Waiting does not hold the engine."""
         orders = self.session.orders
         if driver.outbox.unsent == 0 and (seq := orders.finished()) is not None:
             self.session.show.tell(Done(seq=seq))
@@ -86,7 +88,7 @@ class Resident:
             self._waiting_since_s = now_s
             return None
         if self.session.is_recall_complete() or now_s - self._waiting_since_s > EXACT_WAIT_S:
-            return now_s
+            return self._waiting_since_s  # not now: or a live session that is always a little late would go first
         return None
 
     def _say(self, why: str) -> None:
@@ -133,6 +135,8 @@ class Resident:
         outbox.every_frame = self.session.mode == "exact" and role == "driver"
         steering = Steering(self, number)
         seat = Seat(steering, welcome(self.resume if role == "driver" else ""), role, outbox, wake)
+        if role == "driver":
+            self.travel.enter(seat)
         self.session.show.sit(seat, pager)
         return seat
 
@@ -202,6 +206,15 @@ class Steering:
     def order(self, message: ExactStep) -> None:
         if self._resident.is_driver(self._number):
             self._resident.order(message)
+
+    def travel(self, message: FromTraveller, seat: Seat) -> None:
+        """Recall is switched at once, so that it holds for the very next chunk; all else is done between two chunks."""
+        if not self._resident.is_driver(self._number):
+            return
+        if isinstance(message, SwitchRecall):
+            self._resident.session.recalls = message.on
+        else:
+            self._resident.later(lambda: self._resident.travel.do(message, seat))
 
     def wake_engine(self) -> None:
         self._resident.wake_engine()

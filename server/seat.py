@@ -6,7 +6,7 @@ from typing import Protocol
 
 from server.outbox import Outbox
 from server.thumbnail import Thumbnail
-from shared.protocol import ExactStep, Input, Message, Role, Welcome
+from shared.protocol import ExactStep, FromTraveller, Input, Message, Role, Welcome
 
 MAX_NOTES = 64
 
@@ -18,6 +18,7 @@ class Driven(Protocol):
     def let_go(self) -> None: ...
     def hold_still(self, *, on: bool) -> None: ...
     def order(self, message: ExactStep) -> None: ...
+    def travel(self, message: FromTraveller, seat: "Seat") -> None: ...
     def wake_engine(self) -> None: ...
     def thumbnail(self) -> Thumbnail | None: ...
     def stand_up(self, seat: "Seat", *, for_good: bool) -> None: ...
@@ -76,6 +77,11 @@ class Seat:
     def exact(self, message: ExactStep) -> None:
         if self.role == "driver":
             self._session.order(message)
+
+    def travel(self, message: FromTraveller) -> None:
+        """A wish about the timeline: done between two chunks, and answered with notes."""
+        if self.role == "driver":
+            self._session.travel(message, self)
 
     def thumbnail(self) -> Thumbnail | None:
         """What the driver saw last; None for viewers, and before the first frame."""

@@ -45,8 +45,14 @@ def test_the_routes_are_known() -> None:
     assert {("http", "/"), ("http", "/healthz"), ("http", "/metrics"), ("ws", "/ws")} <= set(ROUTES)
 
 
+def let_in(path: str) -> tuple[int, ...]:
+    """What a route answers to whom it lets in; the pictures of a world that is not there are absent."""
+    return (404,) if "{" in path else (101, 200)
+
+
 async def status_of(server: Running, kind: str, path: str, headers: dict[str, str]) -> int:
     """The HTTP status that a request gets; 101 when a WebSocket was opened."""
+    path = path.replace("{world}", "a" * 26).replace("{number}", "0")
     if kind == "http":
         async with httpx.AsyncClient() as client:
             return (await client.get(server.http + path, headers=headers)).status_code
@@ -79,7 +85,7 @@ async def test_every_route_refuses_a_wrong_token(
 
 @pytest.mark.parametrize(("kind", "path"), ROUTES)
 async def test_every_route_lets_the_token_in(shared_token_server: Running, kind: str, path: str) -> None:
-    assert await status_of(shared_token_server, kind, path, BEARER) in (101, 200)
+    assert await status_of(shared_token_server, kind, path, BEARER) in let_in(path)
 
 
 @pytest.mark.parametrize(("kind", "path"), ROUTES)
@@ -92,7 +98,7 @@ async def test_every_route_refuses_a_foreign_page_on_loopback(
 
 @pytest.mark.parametrize(("kind", "path"), ROUTES)
 async def test_every_route_takes_its_own_origin(shared_server: Running, kind: str, path: str) -> None:
-    assert await status_of(shared_server, kind, path, {"Origin": shared_server.http}) in (101, 200)
+    assert await status_of(shared_server, kind, path, {"Origin": shared_server.http}) in let_in(path)
 
 
 @pytest.mark.parametrize(("kind", "path"), ROUTES)

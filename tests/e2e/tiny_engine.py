@@ -15,7 +15,19 @@ from server.compress import compress
 from server.faults import Refused
 from server.outbox import Outbox, OutFrame
 from server.seat import Seat
-from shared.protocol import FRAME_CREDIT, PROTOCOL_VERSION, Done, ExactStep, Hello, Input, Paused, Welcome
+from shared.protocol import (
+    FRAME_CREDIT,
+    PROTOCOL_VERSION,
+    AskTree,
+    Done,
+    ExactStep,
+    FromTraveller,
+    Hello,
+    Input,
+    Paused,
+    Tree,
+    Welcome,
+)
 from shared.tiers import PagerStats, Tier, TierUsage
 
 FPS = 20.0
@@ -46,6 +58,7 @@ class TinySession:
         self.inputs: list[Input] = []
         self.releases_s: list[float] = []
         self.orders: list[ExactStep] = []
+        self.travels: list[FromTraveller] = []
         self.num_frames = 0
         self.is_paused = False
         self.why = ""
@@ -69,6 +82,11 @@ class TinySession:
     def order(self, message: ExactStep) -> None:
         self.orders.append(message)
         self._poke()
+
+    def travel(self, message: FromTraveller, seat: Seat) -> None:
+        self.travels.append(message)
+        if isinstance(message, AskTree):
+            seat.tell(Tree(nodes=[(0, -1, 0, "main")], here=0, branch="main"))
 
     def wake_engine(self) -> None:
         self._poke()

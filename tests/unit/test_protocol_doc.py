@@ -8,9 +8,10 @@ import pytest
 
 from server.access import HELLO_PATH
 from server.connection import DEAD_MAN_S, HELLO_TIMEOUT_S
-from server.limits import BURST_MESSAGES, CLOSE_CODES, CLOSE_OTHER, MESSAGES_PER_S
+from server.limits import BURST_MESSAGES, BURST_TRAVELS, CLOSE_CODES, CLOSE_OTHER, MESSAGES_PER_S, TRAVELS_PER_S
 from shared import protocol
 from shared.protocol import Message, News, TierState, pack, unpack_client, unpack_server
+from shared.timeline import MAX_REWIND_CHUNKS, MAX_TREE_NODES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 CLIENT = get_args(protocol.FromClient)
@@ -78,6 +79,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
         f"{HELLO_TIMEOUT_S:g} s",
         f"{DEAD_MAN_S * 1000:g} ms",
         f"{MESSAGES_PER_S:g} a second and one for each frame that was sent, {BURST_MESSAGES:g} at once",
+        f"{TRAVELS_PER_S:g} a second, {BURST_TRAVELS:g} at once",
         f"HOST:PORT{HELLO_PATH}",
+        f"int, 1 to {MAX_REWIND_CHUNKS}",
+        f"at most {MAX_TREE_NODES:,} of them",
     )
     assert [text for text in stated if text not in TEXT] == []
