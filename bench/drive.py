@@ -17,7 +17,8 @@ from server.pager.pager import Budgets, Pager
 from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
 from server.seat import Seat
-from server.session import Session, Setting
+from server.session import Session
+from server.setting import Setting
 from server.welcome import welcome_to
 from server.worlds import Worlds
 from shared.controls import Controls
@@ -102,14 +103,15 @@ def start(
     *,
     seed: int,
     world: str = "",
+    at: str = "",
     mode: Mode = "exact",
     buffer: type[RecallBuffer] = RecallBuffer,
 ) -> Drive:
-    """Open or make a world in `folder` and sit down in it as its driver."""
+    """Open or make a world in `folder` and sit down in it as its driver; `at` a branch or snapshot of it."""
     pager, _ = make_pager(model, budgets)
     recall_buffer = buffer(pager.layout, model.max_recall, model.dtype, model.device)
     lobby = Lobby(Setting(model, pager, recall_buffer), Worlds(folder), lambda work: work())
-    hello = Hello(version=PROTOCOL_VERSION, seed=seed, world=world, mode=mode, codec="png")
+    hello = Hello(version=PROTOCOL_VERSION, seed=seed, world=world, at=at, mode=mode, codec="png")
     session, name, notes = lobby.enter(hello)
     resident = Resident(session, name, folder / session.world, model, lambda: None, lambda work: work())
     seat = resident.sit(

@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 from models.base import WorldModel
 from server.faults import Refused
 from server.lobby import Lobby
+from server.open_timelines import OpenTimelines
 from server.pager.errors import PagerError
 from server.pager.pager import Pager
 from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
 from server.seat import Seat
-from server.session import Setting
-from server.timeline import Timeline
+from server.setting import Setting
 from server.welcome import welcome_to
 from server.worlds import Worlds, token_hash
 from shared.protocol import Error, Hello, Welcome
@@ -74,9 +74,8 @@ class Engine:
         self._tidied_s = 0.0
         self._opening = threading.Lock()
         self._residents: tuple[Resident, ...] = ()
-        self._timelines: dict[str, Timeline] = {}  # of open worlds; engine thread
-        self._parkers: dict[str, threading.Thread] = {}
         self._setting: Setting | None = None
+        self._worlds_open: OpenTimelines  # made with the setting
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -149,46 +148,20 @@ class Engine:
 
     def _enter(self, hello: Hello, setting: Setting) -> tuple[Resident, list[str]]:
         lobby = Lobby(setting, self._worlds, self.call, self._limits.seed)
-        world = lobby.world_id(hello.world) or ""
-        timeline = self.call(lambda: self._claim(world))
-        if timeline is None and (parker := self._parkers.get(world)) is not None:
-            parker.join(SAVE_WAIT_S)
+        timeline = self._worlds_open.claim(lobby.world_id(hello.world) or "", self.call)
         try:
             session, name, notes = lobby.enter(hello, timeline)
         except BaseException:
             if timeline is not None:
-                self.call(lambda: self._let_go(timeline))
+                self.call(lambda: self._worlds_open.let_go(timeline))
             raise
         if timeline is None:
-            session.timeline.num_sessions = 1
-            self.call(lambda: self._timelines.setdefault(session.world, session.timeline))
+            self.call(lambda: self._worlds_open.add(session.timeline))
         resident = Resident(session, name, session.timeline.folder, setting.model, self._poked.set, self._post)
         if session.is_resumed:
             resident.resume = hello.resume
         session.resume_hash = token_hash(resident.resume)
         return resident, notes
-
-    def _claim(self, world: str) -> Timeline | None:
-        """The world's timeline, if it is open; it stays so until `_let_go`. Engine thread."""
-        timeline = self._timelines.get(world)
-        if timeline is not None:
-            timeline.num_sessions += 1
-        return timeline
-
-    def _let_go(self, timeline: Timeline, saving: Future[bool] | None = None) -> None:
-        """One session less uses it; after the last one its world is closed, on a thread of its own. Engine thread."""
-        timeline.num_sessions -= 1
-        if timeline.num_sessions > 0:
-            return
-        assert self._setting is not None
-        world = timeline.world
-        del self._timelines[world]
-        timeline.close()
-        parker = threading.Thread(
-            target=_close_world, args=(timeline, saving, self._setting.pager), name=f"park-{world[:6]}"
-        )
-        parker.start()
-        self._parkers = {name: thread for name, thread in self._parkers.items() if thread.is_alive()} | {world: parker}
 
     @property
     def _settled(self) -> Setting:
@@ -221,6 +194,7 @@ class Engine:
     def _run(self) -> None:
         try:
             self._setting = Setting(*self._load(self._tell_progress))
+            self._worlds_open = OpenTimelines(self._setting.pager)
         except Exception as error:  # noqa: BLE001 - top of the thread: whatever it was must reach the operator
             if not isinstance(error, PagerError | OSError | ValueError):  # those are the operator's: the text says how
                 _log.exception("engine load failed")
@@ -308,7 +282,7 @@ class Engine:
             saving = session.end()
         except Exception:  # noqa: BLE001 - whatever it was, the world must be let go
             _log.exception("head not saved world=%s moment=%d", session.world, session.head.moment)
-        self._let_go(session.timeline, saving)
+        self._worlds_open.let_go(session.timeline, saving)
 
     def _close(self, setting: Setting) -> None:
         self.is_ready = False
@@ -317,8 +291,7 @@ class Engine:
         for resident in self._residents:
             self._park(resident)
         until_s = time.monotonic() + SAVE_WAIT_S
-        for parker in self._parkers.values():
-            parker.join(max(0.0, until_s - time.monotonic()))
+        self._worlds_open.join(until_s)
         while not self._jobs.empty():  # who still waits for the engine waits in vain
             _, done = self._jobs.get()
             done.set_exception(Refused("not_ready", "the server is stopping"))
@@ -333,16 +306,3 @@ def _choose(living: Sequence[Resident], hello: Hello) -> Resident | None:
         return next(iter(living), None)
     free = (resident for resident in living if resident.session.show.driver is None)
     return next(free, next(iter(living), None))
-
-
-def _close_world(timeline: Timeline, saving: Future[bool] | None, pager: Pager) -> None:
-    """Wait for the last head, if the disk allows it in time, and let go of the world in any case."""
-    is_saved = False
-    try:
-        is_saved = saving is not None and saving.result(SAVE_WAIT_S)
-    except Exception:  # noqa: BLE001 - the top of the parker: whatever it was, the world must be let go
-        _log.exception("head not saved world=%s", timeline.world)
-    finally:
-        timeline.journal.close()
-        pager.close_world(timeline.world)
-    _log.info("world closed world=%s saved=%s", timeline.world, is_saved)

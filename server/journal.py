@@ -118,17 +118,25 @@ class Journal:
                 jobs.append(self._jobs.get())
             is_open = None not in jobs
             saves = [job for job in jobs if isinstance(job, Save)]
-            for job in jobs:
-                if isinstance(job, Moment):
-                    self._keep(moment_to_record(job))
-                elif isinstance(job, dict):
-                    self._keep(job)
-            self._write()
-            if saves:
-                is_saved = self._save(saves)
-                for save in saves:
-                    save.done.set_result(is_saved)
+            is_saved = False
+            try:
+                is_saved = self._do(jobs, saves)
+            except Exception as error:  # noqa: BLE001 - top of the thread: our own fault must not end the writing
+                _log.exception("journal fault of ours folder=%s", self._folder.name)
+                self.fault = f"the world could not be saved, by an error of the server: {error}"
+            for save in saves:
+                save.done.set_result(is_saved)
         self._log_file.close()
+
+    def _do(self, jobs: Sequence[Moment | Save | Record | None], saves: Sequence[Save]) -> bool:
+        """Write moments and records in order, then the saves; returns whether these are durable."""
+        for job in jobs:
+            if isinstance(job, Moment):
+                self._keep(moment_to_record(job))
+            elif isinstance(job, dict):
+                self._keep(job)
+        self._write()
+        return not saves or self._save(saves)
 
     def _keep(self, record: Record) -> None:
         if len(self._unwritten) >= MAX_UNWRITTEN:

@@ -11,7 +11,7 @@ from typing import Any
 from models.base import DrawnFrame
 from server.exactness import exactness
 from server.faults import Refused, SnapshotFault, WorldFault
-from server.head import Branch, Head, KeptHead, Snapshot
+from server.head import Branch, Head, KeptHead, Recent, Snapshot
 from server.journal import Journal
 from server.lines import Lines, gone_of
 from server.moments import MAIN, NO_MOMENT
@@ -19,7 +19,8 @@ from server.new_world import first_head, view_from
 from server.pager.blocks import BlockKey
 from server.pager.errors import PagerError
 from server.rows import Line
-from server.session import Session, Setting
+from server.session import Session
+from server.setting import Setting
 from server.timeline import Timeline
 from server.worlds import STATES_KEPT, OpenedWorld, Worlds
 from shared.protocol import Hello
@@ -166,10 +167,13 @@ class Lobby:
         timeline.branches[MAIN] = Branch(MAIN, head, NO_MOMENT)
         timeline.journal.save(head.moment, model.dump(beginning.state))
         view: DrawnFrame = view_from(beginning)
-        session = self._on_engine(
-            lambda: Session(self._setting, timeline, timeline.branches[MAIN], hello.mode, first_view=view)
-        )
-        return session, _notes(opened, 0)
+
+        def stand() -> Session:
+            timeline.root = Recent(head, 0)
+            self._setting.shelf.hold(timeline.root, timeline)
+            return Session(self._setting, timeline, timeline.branches[MAIN], hello.mode, first_view=view)
+
+        return self._on_engine(stand), _notes(opened, 0)
 
 
 def _adopt_all(opened: OpenedWorld, timeline: Timeline, lines: Lines) -> None:

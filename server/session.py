@@ -7,9 +7,9 @@ thread, except those that say otherwise.
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from models.base import Catalog, DrawnFrame, WorldModel
+from models.base import Catalog, DrawnFrame
 from server.catalog import GrowingCatalog
 from server.drawing import Drawn, decoded, draw
 from server.faults import SnapshotFault
@@ -22,26 +22,16 @@ from server.orders import Orders
 from server.pace import Pace
 from server.pager.blocks import BlockKey
 from server.pager.lease import Lease
-from server.pager.pager import Pager
-from server.pager.recall_buffer import RecallBuffer
+from server.rewind import drawn_again, way_back
 from server.ring import Ring
-from server.shelf import Shelf
+from server.setting import Setting
 from server.show import Show
+from server.stages import Stages
 from server.timeline import Timeline
 from shared.pose import Pose
 from shared.protocol import Input, Mode
 
 EXACT_WAIT_S = 30.0  # then a chunk is drawn without the blocks that did not come, and its moment says so
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What all sessions share: the model, the pager, the engine's recall buffer, and the shelf of kept heads."""
-
-    model: WorldModel
-    pager: Pager
-    buffer: RecallBuffer
-    shelf: Shelf = field(default_factory=Shelf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +41,6 @@ class Aim:
     taken: Taken
     poses: tuple[Pose, ...]
     wanted: tuple[BlockKey, ...]
-
-
-@dataclass(slots=True)
-class Stages:
-    """How long each stage of a chunk took, in milliseconds."""
-
-    ms: dict[str, float] = field(default_factory=dict[str, float])
-    _at_s: float = field(default_factory=time.perf_counter)
-
-    def mark(self, stage: str) -> None:
-        now_s = time.perf_counter()
-        self.ms[stage] = round((now_s - self._at_s) * 1000.0, 3)
-        self._at_s = now_s
 
 
 class Session:
@@ -92,9 +69,9 @@ class Session:
         self.mailbox = ControlsMailbox()
         self.is_resumed = False  # by the token of the driver who walked here before the world was closed
         self.resume_hash = b""  # of the token with which its driver comes back
+        self._setting = setting
         self._model = setting.model
         self._pager = setting.pager
-        self._buffer = setting.buffer
         self._shelf = setting.shelf
         self._catalog = GrowingCatalog(branch.head.line, timeline.gone)
         self.show = Show(setting.model, self.head_id, timeline, self._catalog)
@@ -129,7 +106,7 @@ class Session:
         stages.mark("want")
         with self._recall(aim.wanted, exact_wait_s) as lease:
             stages.mark("recall")
-            recall = decoded(lease, self._buffer, self._catalog)
+            recall = decoded(lease, self._setting.buffer, self._catalog)
             stages.mark("decode")
             chunk_index = self.head.chunk_index
             drawn = draw(
@@ -242,6 +219,19 @@ class Session:
             to = self.timeline.find(to)
         self._jump(to if isinstance(to, Head) else self.timeline.head_of(to))
 
+    def rewind(self, chunks: int) -> int:
+        """Go back so many chunks, or as far as anything is kept: at once to a kept head, else by drawing again what
+        lies between it and the moment asked for. Returns how many chunks were drawn again. Raises SnapshotFault and
+        stays when that cannot be done.
+        """
+        way = way_back(self.timeline, self.ring, self.head, chunks)
+        heads = list(drawn_again(self._setting, self.timeline, self.head_id, way, self.head.line))
+        self._jump(way.start)
+        for head in heads:
+            self._jump(head)
+            self._keep_recent()
+        return len(heads)
+
     def switch(self, branch: Branch) -> None:
         """Go on on another branch, on which nobody stands. Raises SnapshotFault."""
         if branch.is_taken:
@@ -254,15 +244,24 @@ class Session:
     def leave_branch(self) -> None:
         """Its branch keeps this head, and is free for somebody else."""
         self.branch.is_taken = False
-        self._shelf.hold(self.branch, self.timeline)
+        if self.timeline.is_kept(self.branch):
+            self._shelf.hold(self.branch, self.timeline)
 
     def end(self) -> Future[bool]:
         """The session is over: its head is saved, its branch is free, nothing is kept for going back."""
+        self.let_go()
+        if self.timeline.is_kept(self.branch):
+            return self.save()
+        nothing: Future[bool] = Future()
+        nothing.set_result(True)
+        return nothing
+
+    def let_go(self) -> None:
+        """Keep nothing for this session any more, and save nothing: a planner's future that was only looked at."""
         for recent in self.ring.clear():
             self._shelf.release(recent)
         self.leave_branch()
         self._pager.leave(self.head_id)
-        return self.save()
 
     def _take(self, branch: Branch) -> None:
         branch.is_taken = True

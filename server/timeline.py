@@ -44,6 +44,7 @@ class Timeline:
         self.seeded: frozenset[int] = frozenset()
         self.branches: dict[str, Branch] = {}
         self.snapshots: dict[str, Snapshot] = {}
+        self.root: KeptHead | None = None  # the head with which the world began, while it is kept
         self.num_sessions = 0  # that use it, or are about to
         self._model = model
         self._next_id = next_id
@@ -164,6 +165,12 @@ class Timeline:
         if branch.name in self._recorded:
             self.journal.drop("branch", branch.name)
 
+    def kept_at(self, moment: int) -> KeptHead | None:
+        """A head that is kept of this moment, at best one whose state is in RAM."""
+        kept = [self.root] if self.root is not None else []
+        found = [each for each in (*kept, *self.snapshots.values(), *self.branches.values()) if each.moment == moment]
+        return max(found, key=lambda each: each.head is not None, default=None)
+
     def find(self, name: str) -> Snapshot:
         """The snapshot of this name; without one, the newest quick one. Raises SnapshotFault."""
         if not name and self._quick:
@@ -261,23 +268,24 @@ class Timeline:
         if self._news:
             news, self._news = self._news, []
             for kept in news:
-                if self._is_kept(kept):
+                if self.is_kept(kept):
                     if kept.durability is None:
                         self.write(kept)
                     if not (isinstance(kept, Branch) and kept.is_taken):
                         self.shelf.hold(kept, self)
         self.shelf.settle()
 
-    def _is_kept(self, kept: Snapshot | Branch) -> bool:
-        """Whether it was not dropped meanwhile."""
+    def is_kept(self, kept: Snapshot | Branch) -> bool:
+        """Whether the world keeps it under its name: it was not dropped, nor made without one."""
         named = self.branches if isinstance(kept, Branch) else self.snapshots
         return named.get(kept.name) is kept
 
     def close(self) -> None:
         """Nobody uses it any more: hand over what is not written yet, and take its heads off the shelf."""
         self.settle()
-        for kept in (*self.snapshots.values(), *self.branches.values()):
-            self.shelf.release(kept)
+        for kept in (self.root, *self.snapshots.values(), *self.branches.values()):
+            if kept is not None:
+                self.shelf.release(kept)
 
     # ---- who uses it ----
 
