@@ -15,7 +15,9 @@ BENCHES = {
     "paper": "the paper's claims beside ours: runs the set, writes docs/paper.md",
     "pictures": "the README's pictures: the forgetting curve, and a place seen again",
     "record": "walk a real session, and keep the walk as a trace for the pager bench",
+    "recall": "how long a recall takes, whatever the disk does; input to plan",
     "revisit": "is it still there? return to a place, with and without recall",
+    "tail": "below the critical rate: does prefetching wait longer than loading on demand?",
 }
 
 

@@ -1,10 +1,13 @@
 """What a small DRAM should forget: the share of wanted blocks that it still holds, by policy, on the shipped walks.
 
-`python -m bench eviction`: a simulation of the DRAM tier with the policies of decide/relevance.py. What a chunk wanted
-is on the GPU for the next one; whatever else is wanted is a hit when DRAM holds it, and otherwise a read.
+`python -m bench eviction`: a simulation of the DRAM tier, with the choice that the pager itself makes
+(decide/evict.py). What a chunk wanted is on the GPU for the next one; whatever else is wanted is a hit when DRAM holds
+it, and otherwise a read.
 """
 
 import argparse
+import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +16,18 @@ import numpy as np
 
 from bench.pager_trace import trace
 from bench.report import command_line, write_report
+from server.pager.blocks import BlockKey
 from server.pager.budgets import Budgets
 from server.pager.capacity import stored_chunks
-from server.pager.decide.relevance import POLICIES, Floats, Past, covered_by_older
+from server.pager.decide.evict import POLICIES, Candidate, Outlooks, Policy, least_worthy
+from server.pager.decide.relevance import Floats, Outlook, Trail
 from server.plan import load_geometry, num_bytes
 from server.trace import TraceChunk, pose_rows, with_wanted
 
 RETURNS = ("a_yaw", "b1_ws", "out-and-back", "square", "figure-8", "random", "long-round-trip")
+NAMES = {"ours": "relevance", "lru": "lru", "fifo": "fifo"}  # of the pager's policies
+COLUMNS = (*NAMES, "belady")
+WORLD = "walk"
 
 
 @dataclass(slots=True)
@@ -35,9 +43,10 @@ class Score:
         return self.hits / max(1, self.hits + self.misses)
 
 
-def simulate(chunks: Sequence[TraceChunk], policy: str, slots: int) -> Score:
-    """Walk a trace whose chunks say what they want, with a DRAM of `slots` blocks."""
-    tier = _Tier(chunks, policy, slots)
+def simulate(chunks: Sequence[TraceChunk], column: str, slots: int) -> Score:
+    """Walk a trace whose chunks say what they want, with a DRAM of `slots` blocks. `column` is one of COLUMNS."""
+    policy = POLICIES[NAMES[column]] if column in NAMES else belady(chunks)
+    tier = _Tier(pose_rows(chunks)[:, 0], policy, slots)
     score = Score()
     before: set[int] = set()
     for index, chunk in enumerate(chunks):
@@ -46,52 +55,59 @@ def simulate(chunks: Sequence[TraceChunk], policy: str, slots: int) -> Score:
         score.misses += len(missed)
         score.hits += len(wanted - before) - len(missed)
         score.waits += bool(missed)
+        tier.move_on(index)
         for block in wanted:
-            tier.put(block, index)
-        tier.put(index, index)
+            tier.put(block)
+        tier.put(index)
         before = wanted
     return score
 
 
 class _Tier:
-    """The copies of a tier and when each was wanted last. Holds at most `slots` after each `put`."""
+    """The copies of a tier and the chunk that wanted each last. Holds at most `slots` after each `put`."""
 
-    def __init__(self, chunks: Sequence[TraceChunk], policy: str, slots: int) -> None:
-        self._poses: Floats = pose_rows(chunks)[:, 0]
-        self._score = POLICIES[policy]
+    def __init__(self, poses: Floats, policy: Policy, slots: int) -> None:
+        self._poses = poses
+        self._policy = policy
         self._slots = slots
-        self._covered = np.array([covered_by_older(self._poses, at) for at in range(len(chunks))])
-        self._uses = _uses(chunks)
+        self._outlook = Outlook()
+        self._now = 0
         self.last_wanted: dict[int, int] = {}
 
-    def put(self, block: int, now: int) -> None:
-        self.last_wanted[block] = now
+    def move_on(self, index: int) -> None:
+        """Chunk `index` was drawn: a chunk takes a second here."""
+        self._now = index
+        here = self._poses[index]
+        self._outlook.move_on(Trail(WORLD, np.arange(index + 1), self._poses[: index + 1], here, 1.0))
+
+    def put(self, block: int) -> None:
+        self.last_wanted.pop(block, None)
+        self.last_wanted[block] = self._now  # at the end: the least recently wanted stand first, as in the pager
         if len(self.last_wanted) > self._slots:
-            del self.last_wanted[self._victim(now)]
-
-    def _victim(self, now: int) -> int:
-        candidates = np.array(sorted(self.last_wanted))
-        last = np.array([self.last_wanted[int(block)] for block in candidates])
-        ahead = np.array([self._next_use(int(block), now) for block in candidates])
-        past = Past(self._poses[: now + 1], candidates, last, self._covered, ahead)
-        return int(candidates[np.argmin(self._score(past))])
-
-    def _next_use(self, block: int, now: int) -> float:
-        uses = self._uses.get(block, [])
-        at = int(np.searchsorted(uses, now, side="right"))
-        return float(uses[at]) if at < len(uses) else np.inf
+            copies = [
+                Candidate(BlockKey(WORLD, block), math.inf, float(last), serial=block)
+                for block, last in self.last_wanted.items()
+            ]
+            victim = least_worthy(copies, float(self._now), self._policy, {WORLD: [self._outlook]})
+            assert victim is not None
+            del self.last_wanted[victim.key.block]
 
 
-def _uses(chunks: Sequence[TraceChunk]) -> dict[int, list[int]]:
-    """At which chunks each block becomes wanted."""
-    uses: dict[int, list[int]] = {}
+def belady(chunks: Sequence[TraceChunk]) -> Policy:
+    """Wanted last goes first: it needs the future, and stands here as the bound."""
+    uses: dict[int, list[int]] = {}  # the chunks at which each block becomes wanted
     before: set[int] = set()
     for index, chunk in enumerate(chunks):
-        wanted = set(chunk.wanted or ())
-        for block in wanted - before:
+        for block in set(chunk.wanted or ()) - before:
             uses.setdefault(block, []).append(index)
-        before = wanted
-    return uses
+        before = set(chunk.wanted or ())
+
+    def worths(candidates: Sequence[Candidate], _: Outlooks, now_s: float) -> list[float]:
+        ahead = [uses.get(each.key.block, []) for each in candidates]
+        places = [bisect_right(each, now_s) for each in ahead]
+        return [-each[at] if at < len(each) else -math.inf for each, at in zip(ahead, places, strict=True)]
+
+    return worths
 
 
 def gap_closed(scores: Mapping[str, Score]) -> float:
@@ -121,12 +137,12 @@ def main(argv: Sequence[str]) -> int:
     slots = stored_chunks(geometry, Budgets(0, options.dram, 0), options.k)["dram_int4"]
     names = options.traces.split(",")
     rows: list[dict[str, object]] = []
-    shares: dict[str, list[float]] = {policy: [] for policy in POLICIES}
+    shares: dict[str, list[float]] = {column: [] for column in COLUMNS}
     closed: dict[str, float] = {}
-    print(f"{'trace':16} " + " ".join(f"{policy:>8}" for policy in POLICIES) + "   gap closed")
+    print(f"{'trace':16} " + " ".join(f"{column:>8}" for column in COLUMNS) + "   gap closed")
     for name in names:
         chunks = with_wanted(trace(name, options.chunks, geometry), options.k)
-        scores = {policy: simulate(chunks, policy, slots) for policy in POLICIES}
+        scores = {column: simulate(chunks, column, slots) for column in COLUMNS}
         closed[name] = round(gap_closed(scores), 4)
         for policy, score in scores.items():
             share = round(score.hit_share, 4)

@@ -1,5 +1,6 @@
 """Foresight: from the newest controls to the blocks that the coming chunks will want, and by when.
 
+A plan holds what each likely pose wants; the pager cancels the fetches of what is in none.
 The event loop calls `look_ahead` on each input and the engine after each chunk; the pager thread runs the plan that it
 returns. Shared values are immutable and swapped by one reference; no lock.
 """
@@ -9,11 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from models.base import Catalog, WorldModel
 from server.mailbox import ControlsMailbox
 from server.pager.blocks import BlockKey
-from server.pager.decide.extrapolate import held_controls
+from server.pager.decide.extrapolate import likely_poses
 from server.pager.decide.place import Plan
+from server.pager.decide.relevance import Trail
 from shared.controls import Controls
 from shared.pose import Pose, distance_m, wrap_rad
 
@@ -64,20 +68,29 @@ class Foresight:
         """The sums start from zero again: a new connection."""
         self._mouse.clear()
 
+    @property
+    def trail(self) -> Trail | None:
+        """Where the head has been, for the choice of what to forget. Any thread."""
+        if (standing := self._standing) is None:
+            return None
+        catalog, here = standing.catalog, np.array(standing.pose.as_tuple())
+        poses = catalog.poses[:, -1]  # [B, 5] of each block's last frame, where its chunk ended
+        return Trail(self._world, catalog.ids, poses, here, self._chunk_s, catalog.alive)
+
     def look_ahead(self) -> Callable[[], Plan] | None:
         """A plan to be worked out by the pager, or None when the one before still serves."""
         standing = self._standing
         if standing is None:
             return None
         poses = self._poses_ahead(standing)
-        self.next_pose = poses[0]
-        planned = (poses[-1], int(standing.catalog.ids[-1]) if len(standing.catalog.ids) else -1)
+        self.next_pose = poses[0][0]
+        planned = (poses[-1][0], int(standing.catalog.ids[-1]) if len(standing.catalog.ids) else -1)
         if self._planned is not None and not _differs(planned, self._planned):
             return None
         self._planned = planned
         return lambda: self._plan(standing, poses)
 
-    def _poses_ahead(self, standing: Standing) -> list[Pose]:
+    def _poses_ahead(self, standing: Standing) -> list[tuple[Pose, ...]]:
         keys, pending_x, pending_y = self._mailbox.peek()
         rate_x, rate_y = self._mouse_rate()
         frame_s = 1.0 / self._model.fps
@@ -88,7 +101,7 @@ class Foresight:
             max(held.mouse_dx, pending_x / num_frames, key=abs),
             max(held.mouse_dy, pending_y / num_frames, key=abs),
         )
-        return held_controls(
+        return likely_poses(
             standing.pose, first, held, self._model.motion, frame_s, [ahead * num_frames for ahead in CHUNKS_AHEAD]
         )
 
@@ -101,11 +114,12 @@ class Foresight:
         span_s = max(now_s - recent[0][0], 1e-3)
         return ((recent[-1][1] - recent[0][1]) / span_s, (recent[-1][2] - recent[0][2]) / span_s)
 
-    def _plan(self, standing: Standing, poses: Sequence[Pose]) -> Plan:
+    def _plan(self, standing: Standing, poses: Sequence[tuple[Pose, ...]]) -> Plan:
+        """What the likeliest pose of each horizon wants comes first in it."""
         plan: list[tuple[float, Sequence[BlockKey]]] = []
-        for ahead, pose in zip(CHUNKS_AHEAD, poses, strict=True):
-            wanted = self._model.wanted(pose, standing.catalog)
-            keys = [BlockKey(self._world, block_id) for block_id in wanted]
+        for ahead, likely in zip(CHUNKS_AHEAD, poses, strict=True):
+            wanted = (block_id for pose in likely for block_id in self._model.wanted(pose, standing.catalog))
+            keys = [BlockKey(self._world, block_id) for block_id in dict.fromkeys(wanted)]
             plan.append((standing.at_s + ahead * self._chunk_s, keys))
         return plan
 

@@ -191,7 +191,7 @@ class Session:
     def _look_ahead(self) -> None:
         self._foresight.stand(self.head.state.pose, self._view())
         if (plan := self._foresight.look_ahead()) is not None:
-            self._pager.foresee(self.head_id, plan)
+            self._pager.foresee(self.head_id, plan, self._foresight.trail)
 
     def save(self) -> Future[bool]:
         """Make the head durable, in the background."""

@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from server.pager.blocks import BlockKey
@@ -131,6 +131,17 @@ class HeadWants:
         self.wanted_at = {key: self.num_chunks if key in tiers else self.wanted_at[key] for key in self.hits}
         return changed
 
+    def without(self, keys: AbstractSet[BlockKey]) -> "HeadWants":
+        """The same head, which wants none of `keys` and has never wanted them."""
+        return replace(
+            self,
+            plan=[(due_s, [key for key in planned if key not in keys]) for due_s, planned in self.plan],
+            asked=tuple(key for key in self.asked if key not in keys),
+            taken=tuple(key for key in self.taken if key not in keys),
+            hits={key: tier for key, tier in self.hits.items() if key not in keys},
+            wanted=self.wanted - keys,
+        )
+
     @property
     def keys(self) -> set[BlockKey]:
         """Everything it wants now."""
@@ -152,9 +163,17 @@ class HeadWants:
         return self.is_waiting and self.asked_s + WAIT_LIFE_S >= now_s
 
     def plan_at(self, now_s: float, due_s: float) -> Plan:
-        """What it asked for, due at `due_s`, and what it plans, without what is long overdue."""
-        oldest_s = now_s - PLAN_LIFE_S
-        return [(each_s, keys) for each_s, keys in ((due_s, self.asked), *self.plan) if each_s >= oldest_s]
+        """What it asked for, due at `due_s`, and what it plans, without what is long overdue.
+
+        While it waits, its chunk is known and the later ones are put off: of the plan, what was for this chunk serves
+        nothing any more, and the rest is due as much later as it has waited.
+        """
+        oldest_s, late_s, plan = now_s - PLAN_LIFE_S, 0.0, self.plan
+        if self.waits(now_s):
+            late_s = now_s - self.waits_since_s
+            plan = [(each_s, keys) for each_s, keys in plan if each_s > self.waits_since_s]
+        later = [(each_s + late_s, keys) for each_s, keys in plan]
+        return [(each_s, keys) for each_s, keys in ((due_s, self.asked), *later) if each_s >= oldest_s]
 
 
 def plans_at(heads: Iterable[HeadWants], now_s: float) -> list[Plan]:

@@ -8,6 +8,7 @@ from typing import Any
 from models.base import FreshBlock
 from server.pager.blocks import BlockKey
 from server.pager.decide.place import Plan
+from server.pager.decide.relevance import Trail
 from server.pager.moves import Held
 
 
@@ -22,10 +23,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Foresee:
-    """The newest plan of a head, to be worked out by the pager thread."""
+    """The newest plan of a head, to be worked out by the pager thread, and where it has been so far."""
 
     head: str
     work_out: Callable[[], Plan]
+    trail: Trail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,21 @@ class Forget:
     """These blocks are not needed any more."""
 
     keys: tuple[BlockKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """These blocks leave GPU and DRAM as soon as NVME has them. No head wants them until it says so again."""
+
+    keys: frozenset[BlockKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """All blocks of a world that its snapshots keep: forgotten last."""
+
+    world: str
+    blocks: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,26 @@ from queue import Empty, SimpleQueue
 
 from server.pager.blocks import Block, BlockKey, Life
 from server.pager.board import Board
-from server.pager.decide.evict import least_worthy
+from server.pager.decide.evict import POLICIES
 from server.pager.decide.place import Drop, Want, place, pressing, useless, wants_of
 from server.pager.heads import HeadWants, plans_at, stood_still_for
-from server.pager.inbox import Ask, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Released, Stop
+from server.pager.inbox import (
+    Ask,
+    Closing,
+    Commit,
+    Flush,
+    Foresee,
+    Forget,
+    Leave,
+    Opened,
+    Pin,
+    Released,
+    Spill,
+    Stop,
+)
 from server.pager.lease import Pins
 from server.pager.moves import MoveDone, Route
+from server.pager.room import Room
 from server.pager.table import Slots, Table, WorldShelf
 from server.pager.traffic import Traffic
 from server.pager.view import TableView
@@ -27,12 +41,11 @@ from server.pager.waiters import Waiters
 from shared.tiers import Tier
 
 LOG = logging.getLogger(__name__)
-MAX_WAITING = 3  # committed blocks that may wait for a DRAM slot before another is lost for one
 FENCE_POLL_S = 0.002
 WRITE_AHEAD_BYTES = 64 << 20  # handed to the writer at once, to be made durable together
 MAX_WRITE_AHEAD = 16
 
-Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Leave | Opened | Closing | Flush | Stop
+Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Spill | Pin | Leave | Opened | Closing | Flush | Stop
 
 
 class Keeper:
@@ -46,14 +59,17 @@ class Keeper:
         slot_bytes: int,
         max_recall: int,
         clock: Callable[[], float],
+        eviction: str = "relevance",
     ) -> None:
+        """`eviction` names one of `decide.evict.POLICIES`."""
         self.inbox: SimpleQueue[Message] = SimpleQueue()
         self.board = Board(table, traffic, slot_bytes)
         self.num_faults = 0  # of our own; each is in the log
         self._table = table
         self._pins = pins
         self._traffic = traffic
-        self._view = TableView(table, traffic, pins, max_recall)
+        self._view = TableView(table, traffic, pins, max_recall, POLICIES[eviction])
+        self._room = Room(table, traffic, self._view)
         self._slot_bytes = slot_bytes
         self._clock = clock
         self._heads: dict[str, HeadWants] = {}
@@ -96,18 +112,26 @@ class Keeper:
                 self._commit(message)
             case Foresee():
                 self._foreseen[message.head] = message
+                if message.trail is not None:
+                    self._view.follow(message.head, message.trail)
             case Ask():
                 self._ask(message)
             case Forget(keys=keys):
                 self._forget(keys)
+            case Spill(keys=keys):
+                self._spill(keys)
             case Leave(head=head):
                 self._heads.pop(head, None)
                 self._foreseen.pop(head, None)
+                self._view.leave(head)
             case _:
                 self._serve(message)
 
-    def _serve(self, message: Released | Opened | Closing | Flush | Stop) -> None:
+    def _serve(self, message: Released | Pin | Opened | Closing | Flush | Stop) -> None:
         match message:
+            case Pin(world=world, blocks=blocks):
+                if shelf := self._table.worlds.get(world):
+                    shelf.pinned = blocks
             case Released():
                 pass  # slots may be free: the decision that follows looks
             case Opened():
@@ -158,6 +182,13 @@ class Keeper:
             if block is not None and block.is_alive:
                 self._traffic.end_life(block, Life.FORGOTTEN)
 
+    def _spill(self, keys: frozenset[BlockKey]) -> None:
+        """What was planned before is planned first: it may not bring back what is spilled now."""
+        for foresee in [self._foreseen.pop(head) for head in list(self._foreseen)]:
+            self._try("plan", partial(self._plan, foresee))
+        self._heads = {name: head.without(keys) for name, head in self._heads.items()}
+        self._room.spill(keys)
+
     def _open(self, opened: Opened) -> None:
         now_s = self._clock()
         shelf = WorldShelf(Slots.all_free(opened.num_slots), opened.first_generation)
@@ -185,6 +216,7 @@ class Keeper:
         self._view.wants = {want.key: want for want in wants_of(plans_at(heads, now_s), now_s)}
         self._view.protect(self._heads, now_s)
         self._free_gpu()
+        self._room.give_up_spilled()
         self._encode(now_s)
         wants = pressing(self._view.wants, stood_still_for(heads, now_s), self._view)
         self._cancel(wants)
@@ -219,44 +251,25 @@ class Keeper:
         """Give the next committed block to the codec, in a DRAM slot that nothing else needs more."""
         while self._waiting and not self._traffic.under_way(Route.ENCODE):
             block, commit = self._waiting[0]
-            if block.is_alive and not self._view.free(Tier.DRAM) and not self._make_dram_room(now_s):
+            is_full = block.is_alive and not self._view.free(Tier.DRAM)
+            if is_full and not self._room.make_in_dram(block, len(self._waiting), now_s):
                 return
             self._waiting.popleft()
             if block.is_alive:
                 self._traffic.encode(block, commit)
 
-    def _make_dram_room(self, now_s: float) -> bool:
-        """Give up a DRAM copy for the block that waits first; when none may go and too many wait, that block itself."""
-        victim = least_worthy(self._view.spare(Tier.DRAM), now_s)
-        is_late = len(self._waiting) > MAX_WAITING
-        if victim is None and is_late:
-            victim = least_worthy(self._view.unsafe(), now_s)  # the disk is too slow: the least of them is lost
-        if victim is not None:
-            self._traffic.drop(self._table.blocks[victim.key], Tier.DRAM)
-        elif is_late:
-            self._traffic.end_life(self._waiting[0][0], Life.LOST)
-        return victim is not None or is_late
-
     def _write(self, now_s: float) -> None:
         limit = max(2, min(MAX_WRITE_AHEAD, WRITE_AHEAD_BYTES // self._slot_bytes))
-        for world, shelf in self._table.worlds.items():
+        for shelf in self._table.worlds.values():
             while shelf.unsaved and self._traffic.under_way(Route.WRITE) < limit:
                 block = self._table.blocks[next(iter(shelf.unsaved))]
                 if not shelf.slots.free:
-                    self._forget_one(world, now_s)
-                    break
+                    self._room.make_in_nvme(block, now_s)
+                    if block.key in shelf.unsaved:
+                        break
+                    continue
                 del shelf.unsaved[block.key]
                 self._traffic.write(block)
-
-    def _forget_one(self, world: str, now_s: float) -> None:
-        """NVME is full: its least worthy copy goes, if none is going already."""
-        if any(route is Route.ERASE and key.world == world for key, route in self._traffic.moves):
-            return
-        victim = least_worthy(self._view.spare_nvme(world), now_s)
-        if victim is not None:
-            block = self._table.blocks[victim.key]
-            block.is_unkept = True
-            self._traffic.drop(block, Tier.NVME)
 
     # What others see
 

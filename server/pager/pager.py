@@ -1,13 +1,13 @@
 """The pager's face: the only file that knows both what decides and what moves. It connects them and answers callers.
 
-`commit`, `recall`, `recall_exact` and a lease's `release` belong to the engine thread; `open_world`, `close_world` and
-`close` block and belong to the application; the rest may be called from any thread. `recall` and `is_complete` never
-wait.
+`commit`, `recall`, `recall_exact`, `spill` and a lease's `release` belong to the engine thread; `open_world`,
+`close_world` and `close` block and belong to the application; the rest may be called from any thread. `recall` and
+`is_complete` never wait.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -17,9 +17,10 @@ from server.pager.blocks import Block, BlockKey
 from server.pager.budgets import Budgets, slot_counts
 from server.pager.codec import Codec
 from server.pager.decide.place import Plan
+from server.pager.decide.relevance import Trail
 from server.pager.errors import BlockStateError
 from server.pager.header import block_fingerprint
-from server.pager.inbox import Answer, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Stop
+from server.pager.inbox import Answer, Closing, Commit, Flush, Foresee, Forget, Leave, Opened, Pin, Spill, Stop
 from server.pager.keeper import Keeper
 from server.pager.layout import SlotLayout
 from server.pager.lease import Lease, LeasedBlock, Pins
@@ -29,6 +30,7 @@ from server.pager.move.cuda import CudaArena, CudaDevice, CudaFence, step_event
 from server.pager.move.disk import DiskIO, RealDisk
 from server.pager.move.inline import InlineDevice
 from server.pager.move.recover import SlabOpener
+from server.pager.move.slab import PIECE_BYTES
 from server.pager.move.workers import Workers
 from server.pager.moves import MoveDone, MoveNote
 from server.pager.open_worlds import OpenWorlds
@@ -56,7 +58,10 @@ class Pager:
         disk: DiskIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         recall_dtype: torch.dtype = torch.bfloat16,
+        eviction: str = "relevance",
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
+        """`eviction` is the name of a policy of `decide/evict.py`; a read can be cancelled after each `piece_bytes`."""
         self.layout = SlotLayout(spec)
         self._codec = Codec(self.layout)
         self._buffer_args = (max_recall, recall_dtype, device)
@@ -67,7 +72,8 @@ class Pager:
         self._dram = Arena(self.layout, dram_slots)
         self._gpu, carrying = self._make_device(gpu_slots, device)
         marks = block_fingerprint(fingerprint, self.layout)
-        self._opener = SlabOpener(RealDisk() if disk is None else disk, self.layout, marks, budgets.nvme_bytes)
+        disk = RealDisk() if disk is None else disk
+        self._opener = SlabOpener(disk, self.layout, marks, budgets.nvme_bytes, piece_bytes=piece_bytes)
         self._worlds = OpenWorlds(self._opener.disk, self._give)
         self._slabs = self._worlds.slabs
         self._is_closed = False
@@ -75,7 +81,7 @@ class Pager:
         self._movers = Workers(Carrier(self.layout, marks, self._dram, carrying, self._slabs), self._give)
         pins = Pins()
         traffic = Traffic(self._table, self._movers, pins, self._lend, self._note_move)
-        self._keeper = Keeper(self._table, traffic, pins, self.layout.slot_bytes, max_recall, clock)
+        self._keeper = Keeper(self._table, traffic, pins, self.layout.slot_bytes, max_recall, clock, eviction)
         self._put = self._keeper.inbox.put
         self._recaller = Recaller(self._keeper, pins, CudaFence if self._is_cuda else no_fence)
         for arena in (self._gpu, self._dram):
@@ -139,6 +145,17 @@ class Pager:
         """Wait for all of `wanted`. What cannot come, or has not come in time, is named in the lease's `missing`."""
         return self._recaller.recall_exact(head, tuple(wanted), timeout_s)
 
+    def spill(self, keys: Iterable[BlockKey]) -> None:
+        """Have blocks leave GPU and DRAM as soon as NVME has them, unless a head says anew that it wants them.
+
+        No head wants them any more until it says so, and the next use of each is a hit of its own. Their leases must
+        have been released.
+        """
+        spilled = frozenset(keys)
+        for record in self._recaller.records():
+            record.counted -= spilled
+        self._put(Spill(spilled))
+
     def is_complete(self, head: str, wanted: Sequence[BlockKey]) -> bool:
         """Whether `recall_exact` would return at once now. Never waits; any thread.
 
@@ -163,10 +180,11 @@ class Pager:
 
     # Any thread
 
-    def foresee(self, head: str, plan: Callable[[], Plan]) -> None:
+    def foresee(self, head: str, plan: Callable[[], Plan], trail: Trail | None = None) -> None:
         """A head's newest plan, in place of its last: (deadline_s on the pager's clock, keys in order of worth).
 
-        The pager thread works it out, unless a newer one has come by then.
+        The pager thread works it out, unless a newer one has come by then. By `trail`, where the head has been, it
+        chooses what to give up when a tier is full; without one by recency.
         """
         record = self._recaller.record(head)
 
@@ -175,7 +193,7 @@ class Pager:
             record.worlds.update(key.world for _, keys in worked_out for key in keys)
             return worked_out
 
-        self._put(Foresee(head, work_out))
+        self._put(Foresee(head, work_out, trail))
 
     def forget(self, keys: Iterable[BlockKey]) -> None:
         """Drop blocks from all tiers, durably."""
@@ -186,6 +204,13 @@ class Pager:
         the line that it left. Engine thread; O(1).
         """
         self._recaller.jump(head, recalled)
+
+    def set_pinned(self, world: str, blocks: Collection[int]) -> None:
+        """All blocks of an open world that its snapshots keep, in place of the last ones: they are forgotten last.
+
+        A note of the world's heads (`stats`) says so when one is forgotten all the same.
+        """
+        self._put(Pin(world, frozenset(blocks)))
 
     def leave(self, head: str) -> None:
         """The head is gone: nothing is kept for it any more."""

@@ -75,7 +75,8 @@ class Recaller:
             left_s = until_s - time.perf_counter()
             with self._pins:
                 ready = self._board.ready
-                if left_s <= 0.0 or self._is_ready(self.record(head).asking, wanted, ready):
+                is_here = all(key in ready.blocks for key in wanted)  # then nobody need be asked
+                if is_here or left_s <= 0.0 or self._is_ready(self.record(head).asking, wanted, ready):
                     lease = self._lease(head, wanted, wanted, ready)
                     break
             self._ask(head, wanted, is_blocking=True)

@@ -50,6 +50,7 @@ class WorldShelf:
     stuck: set[BlockKey] = field(default_factory=set[BlockKey])  # could not be written, and never will be
     counters: Counters = field(default_factory=Counters)
     notes: deque[str] = field(default_factory=lambda: deque[str](maxlen=MAX_NOTES))  # its faults in words, newest last
+    pinned: frozenset[int] = frozenset()  # blocks that snapshots keep: forgotten last
     is_closing: bool = False
 
 

@@ -75,6 +75,7 @@ class Traffic:
         elif tier is Tier.NVME:
             self._erase(block)
         if block.is_alive and not block.tiers - {Tier.GPU}:
+            self._note_if_pinned(block)
             self.end_life(block, Life.FORGOTTEN if block.is_unkept else Life.LOST)
 
     def end_life(self, block: Block, life: Life) -> None:
@@ -90,6 +91,15 @@ class Traffic:
                 move.is_cancelled = route is not Route.ERASE
         self._tell_gone(block)
         self.settle(block)
+
+    def _note_if_pinned(self, block: Block) -> None:
+        """Its last copy leaves although a snapshot keeps it."""
+        if block.key.block in self._table.worlds[block.key.world].pinned:
+            self.note(
+                "a block that a snapshot keeps was forgotten: the NVME budget has no room for all that snapshots keep. "
+                "What it showed is drawn without it there. Give more with --nvme, or delete snapshots.",
+                block.key.world,
+            )
 
     def _tell_gone(self, block: Block) -> None:
         """Nothing offers the block any more, and nothing will while its world is open."""

@@ -30,13 +30,15 @@ class Paging:
         self.layout = LAYOUT
         self.pagers = []
 
-    def pager(self, *, gpu=6, dram=6, nvme=20, max_recall=2, disk=None, world="w", fingerprint="weights", opens=True):
+    def pager(
+        self, *, gpu=6, dram=6, nvme=20, max_recall=2, disk=None, world="w", fingerprint="weights", opens=True, **more
+    ):
         budgets = Budgets(
             gpu * LAYOUT.slot_bytes + buffer_bytes(LAYOUT, max_recall, torch.bfloat16),
             dram * LAYOUT.slot_bytes,
             nvme * LAYOUT.slot_bytes + slots_at(LAYOUT),
         )
-        pager = Pager(SPEC, fingerprint, budgets, max_recall=max_recall, disk=disk or self.disk)
+        pager = Pager(SPEC, fingerprint, budgets, max_recall=max_recall, disk=disk or self.disk, **more)
         self.pagers.append(pager)
         if opens:
             pager.durable_at_start = pager.open_world(world, self.folder)

@@ -7,7 +7,7 @@ import pytest
 
 from models.base import Catalog
 from server.pager.blocks import Block, BlockKey, Copy, Life
-from server.pager.decide.evict import Candidate, least_worthy, worth
+from server.pager.decide.evict import POLICIES, Candidate, least_worthy
 from server.pager.decide.extrapolate import Seen, constant_velocity
 from server.pager.decide.place import Drop, Fetch, place, pressing, useless, wants_of
 from server.pager.decide.retrieve import by_view_overlap
@@ -47,12 +47,13 @@ class Shelves:
     def can_start(self, to):
         return sum(block.copies[to] is Copy.FILLING for block in self.blocks.values()) < self.limit
 
-    def spare(self, tier):
-        return [
+    def victim(self, tier, now_s):
+        copies = [
             Candidate(each, self.wanted_at.get(each, math.inf), block.last_wanted_s)
             for each, block in self.blocks.items()
             if block.copies[tier] is Copy.READY
         ]
+        return least_worthy(copies, now_s)
 
     def run(self, plans, now_s=0.0):
         wants = wants_of(plans, now_s)
@@ -122,12 +123,22 @@ def test_while_the_engine_waits_for_the_disk_nothing_else_is_read():
     assert pressing(wants, {key(3)}, shelves) is wants
 
 
-def test_worth_is_nearness_in_time_and_age_decides_among_the_unwanted():
+@pytest.mark.parametrize("policy", POLICIES.values())
+def test_what_a_plan_names_goes_after_what_none_does_and_the_soonest_wanted_last(policy):
     soon, later = Candidate(key(1), 11.0, 0.0), Candidate(key(2), 20.0, 0.0)
-    old, new = Candidate(key(3), math.inf, 1.0), Candidate(key(4), math.inf, 9.0)
-    assert sorted([soon, later, old, new], key=lambda each: worth(each, 10.0)) == [old, new, later, soon]
-    assert least_worthy([soon, new, old], 10.0) == old
-    assert least_worthy([], 10.0) is None
+    old, new = Candidate(key(3), math.inf, 1.0, serial=3), Candidate(key(4), math.inf, 9.0, serial=4)
+    left, order = [soon, later, new, old], []
+    while left:
+        order.append(least_worthy(left, 10.0, policy))
+        left.remove(order[-1])
+    assert order == [old, new, later, soon]
+    assert least_worthy([], 10.0, policy) is None
+
+
+def test_recency_and_seniority_are_not_the_same():
+    old, new = Candidate(key(3), math.inf, 9.0, serial=3), Candidate(key(4), math.inf, 1.0, serial=4)
+    assert least_worthy([old, new], 10.0, POLICIES["lru"]) == new
+    assert least_worthy([old, new], 10.0, POLICIES["fifo"]) == old
 
 
 def test_constant_velocity_goes_on_as_before_across_the_turn_of_the_circle():

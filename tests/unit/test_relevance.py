@@ -1,14 +1,14 @@
-"""What to forget first: the textbook's policies, ours, and the bar that ours has to meet on the shipped walks."""
+"""What to forget first: by where the walk has been, and the bar that this has to meet on the shipped walks."""
 
 from functools import cache
 
 import numpy as np
 import pytest
 
-from bench.eviction import gap_closed, simulate
+from bench.eviction import COLUMNS, gap_closed, simulate
 from bench.pager_trace import trajectory
 from server.pager.capacity import SHIPPED
-from server.pager.decide.relevance import POLICIES, Past, covered_by_older
+from server.pager.decide.relevance import NO_COVER, Outlook, Trail, cover_of
 from server.trace import TraceChunk, with_wanted
 from shared.pose import Pose
 
@@ -21,39 +21,42 @@ def straight(count):
     return np.array([[0.0, 0.0, float(at), 0.0, 0.0] for at in range(count)])
 
 
-def past(poses, candidates, last_wanted=None, next_wanted=None):
-    candidates = np.array(candidates)
-    covered = np.array([covered_by_older(poses, at) for at in range(len(poses))])
-    last = candidates if last_wanted is None else np.array(last_wanted)
-    ahead = np.full(len(candidates), np.inf) if next_wanted is None else np.array(next_wanted, dtype=float)
-    return Past(poses, candidates, last, covered, ahead)
+def turning(count):
+    return np.array([[0.0, 0.0, 0.0, 0.3 * at, 0.0] for at in range(count)])
 
 
-def first_to_go(policy, *args, **kwargs):
-    view = past(*args, **kwargs)
-    return int(view.candidates[np.argmin(POLICIES[policy](view))])
+def outlook(poses, alive=None):
+    found = Outlook()
+    found.move_on(Trail("w", np.arange(len(poses)), poses, poses[-1], 1.0, alive))
+    return found
 
 
-def test_each_textbook_policy_gives_up_what_its_name_says():
-    poses = straight(10)
-    walk = {"last_wanted": [9, 5, 6], "next_wanted": [11, 12, 40]}
-    assert first_to_go("lru", poses, [1, 2, 3], **walk) == 2
-    assert first_to_go("fifo", poses, [1, 2, 3], **walk) == 1
-    assert first_to_go("belady", poses, [1, 2, 3], **walk) == 3
+def first_to_go(poses, idle):
+    """`idle`: seconds since each candidate was wanted, by block."""
+    worths = outlook(poses).worths(list(idle), list(idle.values()))
+    return list(idle)[int(np.argmin(worths))]
 
 
 def test_a_view_that_an_older_block_covers_goes_before_the_older_one():
-    turning = np.array([[0.0, 0.0, 0.0, 0.3 * at, 0.0] for at in range(44)])  # two turns on the spot
-    assert covered_by_older(turning, 30)
-    assert not covered_by_older(turning, 10)
-    assert first_to_go("ours", turning, [9, 30], last_wanted=[20, 43]) == 30
+    assert cover_of(turning(44), 30, None) == 9
+    assert cover_of(turning(44), 10, None) == NO_COVER
+    assert first_to_go(turning(44), {9: 24, 30: 1}) == 30
+
+
+def test_what_covered_a_view_and_is_gone_covers_it_no_more():
+    alive = np.ones(44, dtype=np.bool_)
+    alive[9] = False
+    assert cover_of(turning(44), 30, alive) == NO_COVER
 
 
 def test_on_the_way_back_what_lies_ahead_outlives_what_was_passed():
     out = straight(30)
-    back = out[::-1][1:13]  # backwards, still looking ahead
-    walk = np.concatenate([out, back])
-    assert first_to_go("ours", walk, [10, 28], last_wanted=[12, 40]) == 28
+    walk = np.concatenate([out, out[::-1][1:13]])  # backwards, still looking ahead
+    assert first_to_go(walk, {10: 30, 28: 1}) == 28
+
+
+def test_a_block_of_no_ancestor_is_worth_less_than_one_that_may_be_wanted():
+    assert first_to_go(straight(20), {18: 3, 777: 3}) == 777
 
 
 def test_the_simulated_tier_counts_hits_and_reads():
@@ -65,7 +68,7 @@ def test_the_simulated_tier_counts_hits_and_reads():
 @cache
 def scores(name):
     chunks = with_wanted(trajectory(name, 160, SHIPPED["matrix-game-2"]), 3)
-    return {policy: simulate(chunks, policy, SLOTS) for policy in POLICIES}
+    return {column: simulate(chunks, column, SLOTS) for column in COLUMNS}
 
 
 @pytest.mark.parametrize("name", WITH_RETURNS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from server.pager.blocks import Block, BlockKey, Copy
-from server.pager.decide.evict import Candidate, least_worthy
+from server.pager.decide.evict import Candidate
 from shared.tiers import Tier
 
 Plan = Sequence[tuple[float, Sequence[BlockKey]]]  # (deadline_s, keys in order of worth)
@@ -56,8 +56,8 @@ class View(Protocol):
         """Whether a mover into this tier has room for one more move."""
         ...
 
-    def spare(self, tier: Tier) -> Iterable[Candidate]:
-        """Copies that may leave the tier without losing a block: not read, not leased, not protected."""
+    def victim(self, tier: Tier, now_s: float) -> Candidate | None:
+        """The copy that should leave the tier first; None while none may."""
         ...
 
 
@@ -85,7 +85,7 @@ def place(wants: Sequence[Want], view: View, now_s: float) -> Iterator[Fetch | D
         if view.free(to) == 0:
             if view.leaving(to):
                 continue  # room is on its way
-            victim = least_worthy(view.spare(to), now_s)
+            victim = view.victim(to, now_s)
             if victim is None or victim.wanted_at_s <= want.deadline_s:
                 continue
             yield Drop(victim.key, to)

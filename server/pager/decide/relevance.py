@@ -1,19 +1,18 @@
-"""What to forget first: how soon a block will be wanted again, beside the textbook's policies. Pure; numpy at most.
+"""What to forget first: how soon some likely view will want a block again. Pure; numpy at most.
 
-A block that was left behind one chunk after the other is named by its chunk. `Past` is what a policy may look at; each
-policy gives a number per candidate, and the lowest goes.
+A `Trail` is what a head has seen; an `Outlook` is what follows from it for each block.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 M_PER_RAD = 2.0  # a radian of turning is as far as so many metres
 NEAR_M = 1.5  # a place is the same place within this
@@ -28,48 +27,80 @@ COVERED = 0.85  # of a view, from which on an older block is taken in its place
 COVERED_WORTH = 0.1
 RECENCY_WORTH = 0.05
 HORIZON = 20.0  # chunks after which a block that will be wanted is worth 1/e
+NO_COVER = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """A walk so far and the copies of a tier."""
+class Trail:
+    """Where a world's head has been: one row for each block that its ancestors left, oldest first. Never changed."""
 
-    poses: Floats  # [n, 5] of every chunk drawn
-    candidates: Indices  # [R] chunks whose blocks the tier holds
-    last_wanted: Indices  # [R] the chunk that wanted each last
-    is_covered: NDArray[np.bool_]  # [n] whether an older block shows the same
-    next_wanted: Floats  # [R] the oracle's: infinite when never
+    world: str
+    ids: Indices  # [B] ascending
+    poses: Floats  # [B, 5] from which each was drawn
+    here: Floats  # [5] where the head stands
+    chunk_s: float  # seconds that a chunk takes
+    alive: Flags | None = None  # [B]; None: all
 
-
-Policy = Callable[[Past], NDArray[Any]]
-
-
-def lru(past: Past) -> NDArray[Any]:
-    """Least recently wanted first."""
-    return past.last_wanted
-
-
-def fifo(past: Past) -> NDArray[Any]:
-    """Oldest first."""
-    return past.candidates
+    @property
+    def path(self) -> Floats:
+        """[B, 5] or [B + 1, 5]: every pose, up to where the head stands."""
+        if len(self.poses) and np.array_equal(self.poses[-1], self.here):
+            return self.poses
+        return np.concatenate([self.poses, self.here[None]])
 
 
-def belady(past: Past) -> NDArray[Any]:
-    """Wanted last first: needs the future, and stands here as the bound."""
-    return -past.next_wanted
+class Outlook:
+    """What a trail says of the blocks that will be wanted. Owned by one thread; worked out when it is asked for."""
+
+    def __init__(self) -> None:
+        self._trail: Trail | None = None
+        self._views: tuple[Floats, Floats] | None = None
+        self._covers: dict[int, int] = {}  # by row: the older row that shows the same, or NO_COVER
+
+    @property
+    def world(self) -> str:
+        """Where the head walks."""
+        return "" if self._trail is None else self._trail.world
+
+    def move_on(self, trail: Trail) -> None:
+        """The head stands elsewhere, or some of its blocks are gone."""
+        old, num = self._trail, 0 if self._trail is None else min(len(trail.ids), len(self._trail.ids))
+        if old is not None and num and trail.ids[num - 1] != old.ids[num - 1]:
+            self._covers.clear()  # it stands on another line of moments
+        self._trail = trail
+        self._views = None
+
+    def worths(self, blocks: Sequence[int], idle_s: Sequence[float]) -> list[float]:
+        """How much a tier would miss each block, above 0, when each was wanted so many seconds ago."""
+        trail = self._trail
+        assert trail is not None
+        idle = np.array(idle_s) / trail.chunk_s
+        worth = RECENCY_WORTH * np.exp(-idle / HORIZON)
+        rows = np.searchsorted(trail.ids, blocks)
+        known = np.flatnonzero(rows < len(trail.ids))
+        known = known[trail.ids[rows[known]] == np.array(blocks)[known]]
+        if len(known):
+            if self._views is None:
+                self._views = likely_views(trail.path)
+            views, after = self._views
+            seen = overlap(views[:, None], trail.poses[rows[known]][None])  # [F, R]
+            soonest = np.where(seen >= LEAST_OVERLAP, after[:, None], np.inf).min(axis=0, initial=np.inf)
+            covered = np.array([self._is_covered(trail, int(row)) for row in rows[known]])
+            worth[known] += np.exp(-soonest / HORIZON) * np.where(covered, COVERED_WORTH, 1.0)
+        return [float(each) for each in np.maximum(worth, 1e-12)]
+
+    def _is_covered(self, trail: Trail, row: int) -> bool:
+        cover = self._covers.get(row)
+        if cover is None or (cover != NO_COVER and trail.alive is not None and not trail.alive[cover]):
+            cover = self._covers[row] = cover_of(trail.poses, row, trail.alive)
+        return cover != NO_COVER
 
 
-def ours(past: Past) -> NDArray[Any]:
-    """Worth by how soon some likely pose wants the block; a view that an older block covers is worth a tenth."""
-    views, after = likely_views(past.poses)
-    seen = overlap(views[:, None], past.poses[past.candidates][None])  # [F, R]
-    soonest = np.where(seen >= LEAST_OVERLAP, after[:, None], np.inf).min(axis=0, initial=np.inf)
-    worth = np.exp(-soonest / HORIZON) * np.where(past.is_covered[past.candidates], COVERED_WORTH, 1.0)
-    idle = len(past.poses) - past.last_wanted
-    return worth + RECENCY_WORTH * np.exp(-idle / HORIZON)
-
-
-POLICIES: Mapping[str, Policy] = {"ours": ours, "lru": lru, "fifo": fifo, "belady": belady}
+def cover_of(poses: Floats, row: int, alive: Flags | None) -> int:
+    """The older row that shows nearly all of what this one shows, and is still there; NO_COVER when none is."""
+    same = overlap(poses[row], poses[:row]) >= COVERED
+    found = np.flatnonzero(same if alive is None else same & alive[:row])
+    return int(found[0]) if len(found) else NO_COVER
 
 
 def likely_views(poses: Floats) -> tuple[Floats, Floats]:
@@ -89,11 +120,6 @@ def likely_views(poses: Floats) -> tuple[Floats, Floats]:
             views.append(path)
             after.append(np.arange(1.0, len(path) + 1.0) + (0.0 if is_likely else OTHER_WAY))
     return np.concatenate(views), np.concatenate(after)
-
-
-def covered_by_older(poses: Floats, chunk: int) -> bool:
-    """Whether some older block shows nearly all of what this one shows."""
-    return bool((overlap(poses[chunk], poses[:chunk]) >= COVERED).any())
 
 
 def overlap(view: Floats, seen: Floats) -> Floats:
