@@ -55,6 +55,11 @@ def waits(report: Report) -> str:
     return " / ".join(f"{report[name]:,.2f}" for name in shown) + " ms"
 
 
+def long_waits(report: Report) -> str:
+    """Waits of more than 0.5 ms, and those of them in which the thread was only kept off its core."""
+    return f"{report['stalls'] + report['preempted']:,} ({report['preempted']:,})"
+
+
 def hits(report: Report) -> str:
     """From which tier recalled blocks came: GPU, DRAM, NVME."""
     return " / ".join(f"{report['hits'][tier]:,}" for tier in ("gpu", "dram", "nvme"))

@@ -144,7 +144,7 @@ def test_our_own_work_is_not_counted_as_that_of_others():
 def test_without_runs_every_cell_says_so():
     text = as_markdown({})
     assert "Nothing was run yet." in text
-    assert f"| 0.25 | wait |{' not run |' * 5}" in text
+    assert f"| 0.25 | wait |{' not run |' * 6}" in text
     assert as_values({})["not_run"] == [entry.name for entry in ENTRIES]
 
 
@@ -153,6 +153,7 @@ def test_figures_stand_beside_the_papers_and_fast_ones_are_marked():
     text = as_markdown(found)
     assert "| chunks | 3,000 | 300 | 3,000 † | not run |" in text
     assert "| wait: median / p99 / longest | longest 0.12 ms | 0.01 / 0.02 / 0.03 ms |" in text
+    assert "| waits of more than 0.5 ms (thread kept off its core) | 0 | 1 (1) | 1 (1) † | not run |" in text
     assert "other work used 1.5 to 1.5 cores" in text
     assert as_scaled(found) == {"long-fast": {"byte_ratio": 986.2}}
 
