@@ -48,6 +48,7 @@ def serve(
     gpu: Annotated[Text, typer.Option(metavar="BYTES", help="GPU tier; 10.22GB is 10^9, 10GiB is 2^30.")] = None,
     dram: Annotated[Text, typer.Option(metavar="BYTES", help="DRAM tier.")] = None,
     nvme: Annotated[Text, typer.Option(metavar="BYTES", help="NVMe tier, in the worlds folder.")] = None,
+    kept: Annotated[Text, typer.Option(metavar="BYTES", help="States kept for going back; more lie on disk.")] = None,
     model_config: Annotated[Text, typer.Option(metavar="NAME|FILE", help="A configuration of the model.")] = None,
     weights: Annotated[Text, typer.Option(metavar="DIR", help="Where the model's weights are.")] = None,
     random_weights: Annotated[bool | None, typer.Option(help="Draw noise: for measuring without weights.")] = None,

@@ -19,8 +19,8 @@ MASK = "********"
 
 # small enough for rooms that a minute's walk out and back recalls from all three tiers
 BUDGETS: dict[str, dict[str, str]] = {
-    "rooms": {"gpu": "10MB", "dram": "4MB", "nvme": "256MB"},
-    "matrix-game-2": {"gpu": "4GB", "dram": "8GB", "nvme": "64GB"},
+    "rooms": {"gpu": "10MB", "dram": "4MB", "nvme": "256MB", "kept": "256MB"},
+    "matrix-game-2": {"gpu": "4GB", "dram": "8GB", "nvme": "64GB", "kept": "4GB"},
 }
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -80,6 +80,7 @@ class Settings(BaseModel):
     gpu_bytes: NumBytes = Field(alias="gpu")
     dram_bytes: NumBytes = Field(alias="dram")
     nvme_bytes: NumBytes = Field(alias="nvme")
+    kept_bytes: NumBytes = Field(alias="kept", default=256_000_000)  # states of snapshots and the rewind ring
     # a field of this name would shadow pydantic's own `model_config`
     model_settings: str = Field(default="", alias="model_config")
     weights: Path | None = None

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from models.base import DrawnFrame, ModelState, Recall, RecalledBlock, Step, WorldModel
 from server.catalog import GrowingCatalog
 from server.compress import digest
+from server.head import Head
+from server.moments import Moment
 from server.pager.lease import Lease
 from server.pager.recall_buffer import RecallBuffer
 from shared.controls import Controls
+from shared.pose import Pose
 
 OnFrame = Callable[[DrawnFrame, int, bytes], None]  # frame, its index in the chunk, hash of its pixels
 
@@ -57,3 +60,36 @@ def decoded(lease: Lease, buffer: RecallBuffer, catalog: GrowingCatalog) -> list
         chunk_index, poses, footprint = catalog.place(block.key.block)
         recall.append(RecalledBlock(block.key.block, chunk_index, block.kv, block.side, footprint, poses))
     return recall
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a new moment goes in the timeline."""
+
+    id: int
+    parent: Head
+    seed: int
+    branch: str
+
+
+def moment_of(
+    drawn: Drawn, place: Place, controls: tuple[Controls, ...], poses: tuple[Pose, ...], lease: Lease
+) -> Moment:
+    """The chunk as a node of the timeline: enough to draw it again."""
+    block = drawn.step.block
+    return Moment(
+        id=place.id,
+        parent=place.parent.moment,
+        chunk_index=place.parent.chunk_index,
+        seed=place.seed,
+        controls=controls,
+        poses=poses,
+        recalled=tuple(key.block for key in lease.keys),
+        stale=lease.stale,
+        seeded=False,
+        frame_hashes=drawn.hashes,
+        has_block=block is not None,
+        block_poses=block.poses if block else (),
+        footprint=block.footprint if block else None,
+        branch=place.branch,
+    )

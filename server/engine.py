@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,7 +23,8 @@ from server.pager.recall_buffer import RecallBuffer
 from server.resident import Resident
 from server.seat import Seat
 from server.setting import Setting
-from server.welcome import welcome_to
+from server.shelf import DEFAULT_BYTES, Shelf
+from server.welcome import choose, welcome_to
 from server.worlds import Worlds, token_hash
 from shared.protocol import Error, Hello, Welcome
 from shared.tiers import PagerStats
@@ -50,6 +51,7 @@ class Limits:
     max_sessions: int = 4
     autosave_s: float = 30.0
     seed: int | None = None  # of new worlds whose client names none
+    kept_bytes: int = DEFAULT_BYTES  # of the heads that are kept in RAM: snapshots, parked branches, the rewind ring
 
 
 class Engine:
@@ -114,7 +116,7 @@ class Engine:
         if resumed := next((r for r in self._residents if hello.resume and hello.resume == r.resume), None):
             return self._sit(resumed, hello, wake, is_resumed=True, notes=[])
         living = [r for r in self._residents if hello.world and hello.world in (r.session.world, r.name)]
-        found = _choose(living, hello)
+        found = choose(living, hello)
         if found is None and hello.role == "viewer":
             raise Refused("no_such_session", "nobody walks in that world now: a viewer needs a driver")
         if found is None:
@@ -193,7 +195,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            self._setting = Setting(*self._load(self._tell_progress))
+            self._setting = Setting(*self._load(self._tell_progress), Shelf(self._limits.kept_bytes))
             self._worlds_open = OpenTimelines(self._setting.pager)
         except Exception as error:  # noqa: BLE001 - top of the thread: whatever it was must reach the operator
             if not isinstance(error, PagerError | OSError | ValueError):  # those are the operator's: the text says how
@@ -296,13 +298,3 @@ class Engine:
             _, done = self._jobs.get()
             done.set_exception(Refused("not_ready", "the server is stopping"))
         setting.pager.close()
-
-
-def _choose(living: Sequence[Resident], hello: Hello) -> Resident | None:
-    """The session of this world in which the hello wants a seat; None: it wants one of its own."""
-    if hello.at:
-        return next((resident for resident in living if resident.session.branch.name == hello.at), None)
-    if hello.role == "viewer":
-        return next(iter(living), None)
-    free = (resident for resident in living if resident.session.show.driver is None)
-    return next(free, next(iter(living), None))

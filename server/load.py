@@ -22,7 +22,11 @@ def make_engine(settings: Settings) -> Engine:
         warm_up(model, lambda share: progress("drawing first chunks", 0.8 + 0.2 * share))
         return model, pager, buffer
 
-    engine = Engine(load, Worlds(Path(settings.worlds)), Limits(autosave_s=settings.autosave_s, seed=settings.seed))
+    engine = Engine(
+        load,
+        Worlds(Path(settings.worlds)),
+        Limits(autosave_s=settings.autosave_s, seed=settings.seed, kept_bytes=settings.kept_bytes),
+    )
     engine.start()
     return engine
 

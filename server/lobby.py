@@ -101,8 +101,17 @@ class Lobby:
             journal = Journal(opened, lambda timeout_s: pager.flush(timeout_s, world), marks)
             next_id = max(opened.next_id, max(known, default=NO_MOMENT) + 1)  # a block may outlive its moment
             card, setting = opened.card, self._setting
-            timeline = Timeline(world, card.seed, opened.folder, setting.model, journal, setting.shelf, next_id)
-            timeline.load(opened.moments)
+            timeline = Timeline(
+                world,
+                card.seed,
+                opened.folder,
+                setting.model,
+                journal,
+                setting.shelf,
+                next_id,
+                lambda blocks: pager.set_pinned(world, blocks),
+            )
+            timeline.tree.load(opened.moments)
             return self._continue(opened, timeline, known, hello) or self._begin(opened, timeline, known, hello)
         except BaseException:
             if journal is not None:

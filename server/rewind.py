@@ -45,7 +45,7 @@ def way_back(timeline: Timeline, ring: Ring, head: Head, chunks: int) -> Way:
     for at in range(goal, min(len(line), goal + MAX_REDRAWN + 1)):
         if (start := _kept(timeline, ring, line[at])) is not None:
             return Way(start, tuple(reversed(again)))
-        moment = timeline.moment(line[at])
+        moment = timeline.tree.moment(line[at])
         if moment is None or moment.seeded:
             break
         again.append(moment)
@@ -61,7 +61,7 @@ def way_back(timeline: Timeline, ring: Ring, head: Head, chunks: int) -> Way:
 def _ancestors(timeline: Timeline, moment: int, num: int) -> list[int]:
     """The moment and at most so many of its ancestors, newest first; of those that were given, only the last."""
     line = [moment]
-    while len(line) <= num and line[-1] not in timeline.seeded and (parent := timeline.parent(line[-1])) >= 0:
+    while len(line) <= num and line[-1] not in timeline.seeded and (parent := timeline.tree.parent(line[-1])) >= 0:
         line.append(parent)
     return line
 

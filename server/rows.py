@@ -5,7 +5,7 @@ of a stretch appends to it; whoever does not begins a stretch of its own. So a r
 by another, and holding a line costs one reference. Engine thread writes; rows that a line sees may be read anywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,32 +106,34 @@ class Line:
 
     def flat(self, capacity: int) -> Rows:
         """A copy of all its rows in one piece."""
-        parts: list[tuple[Rows, int]] = []
+        flat = self.stretch.rows.like(max(capacity, self.num_rows, 1))
+        for stretch, count in reversed(list(self.stretches())):
+            flat.extend(stretch.rows, count)
+        return flat
+
+    def stretches(self) -> Iterator[tuple[Stretch, int]]:
+        """Each stretch that it stands on, the newest first, and how many of that stretch's own rows it sees."""
         line: Line | None = self
         num_rows = self.num_rows
         while line is not None:
-            first = line.stretch.first
-            parts.append((line.stretch.rows, max(0, num_rows - first)))
-            num_rows = min(num_rows, first)
+            yield line.stretch, max(0, num_rows - line.stretch.first)
+            num_rows = min(num_rows, line.stretch.first)
             line = line.stretch.base
-        flat = self.stretch.rows.like(max(capacity, self.num_rows, 1))
-        for rows, count in reversed(parts):
-            flat.extend(rows, count)
-        return flat
 
     def ids(self) -> Array:
         """[B] int64: its block ids, ascending. Any thread."""
-        parts: list[Array] = []
-        line: Line | None = self
-        num_rows = self.num_rows
-        while line is not None:
-            first = line.stretch.first
-            parts.append(line.stretch.rows.ids[: max(0, num_rows - first)])
-            num_rows = min(num_rows, first)
-            line = line.stretch.base
-        return np.concatenate(parts[::-1])
+        return np.concatenate([stretch.rows.ids[:count] for stretch, count in self.stretches()][::-1])
 
 
 def empty_line(frames_per_block: int, footprint_shape: tuple[int, ...], footprint_dtype: str) -> Line:
     """The line of a world without blocks."""
     return Line(Stretch(Rows(_FIRST_ROWS, frames_per_block, footprint_shape, footprint_dtype)), 0)
+
+
+def blocks_of(lines: Iterable[Line]) -> frozenset[int]:
+    """The blocks that lie on any of these lines. Rows that they share are looked at once."""
+    seen: dict[Stretch, int] = {}
+    for line in lines:
+        for stretch, count in line.stretches():
+            seen[stretch] = max(count, seen.get(stretch, 0))
+    return frozenset(block for stretch, count in seen.items() for block in stretch.rows.ids[:count].tolist())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from models.base import Catalog, DrawnFrame
 from server.catalog import GrowingCatalog
-from server.drawing import Drawn, decoded, draw
+from server.drawing import Drawn, Place, decoded, draw, moment_of
 from server.faults import SnapshotFault
 from server.foresight import Foresight
 from server.head import Branch, Head, Snapshot
@@ -164,22 +164,8 @@ class Session:
 
     def _commit(self, aim: Aim, drawn: Drawn, lease: Lease) -> Moment:
         block, before = drawn.step.block, self.head
-        moment = Moment(
-            id=self.timeline.take_id(),
-            parent=before.moment,
-            chunk_index=before.chunk_index,
-            seed=self.seed,
-            controls=aim.taken.controls,
-            poses=aim.poses,
-            recalled=tuple(key.block for key in lease.keys),
-            stale=lease.stale,
-            seeded=False,
-            frame_hashes=drawn.hashes,
-            has_block=block is not None,
-            block_poses=block.poses if block else (),
-            footprint=block.footprint if block else None,
-            branch=self.branch.name,
-        )
+        place = Place(self.timeline.take_id(), before, self.seed, self.branch.name)
+        moment = moment_of(drawn, place, aim.taken.controls, aim.poses, lease)
         line = before.line
         if block is not None:
             self._pager.commit(BlockKey(self.world, moment.id), block)

@@ -5,10 +5,8 @@ a reference. What they leave to do (writing, counting bytes) is done by `settle`
 `read`, which waits for the disk and may run on any.
 """
 
-from array import array
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +16,38 @@ from server.catalog import Gone
 from server.faults import SnapshotFault, WorldFault
 from server.head import QUICK, Branch, Head, KeptHead, Snapshot
 from server.journal import Journal, Record, Save, branch_record, head_record, snapshot_record
-from server.moments import MAIN, NO_MOMENT, Moment
+from server.moment_tree import MomentTree
+from server.moments import MAIN, Moment
 from server.pager.blocks import BlockKey
+from server.rows import blocks_of
 from server.shelf import Shelf
 from server.world_log import Kept, load_head
 from server.worlds import check_name
 
 QUICK_KEPT = 8  # quick snapshots of a world; older ones are dropped
-MOMENTS_IN_RAM = 2_048  # enough to draw again what lies between two kept heads
 MAX_BRANCHES = 65_536
+MAX_SNAPSHOTS = 10_000
+
+
+def _nobody(_: frozenset[int]) -> None:
+    """Nobody forgets blocks."""
 
 
 class Timeline:
     """One open world. `seeded` are the moments that it was given; `gone` the blocks that no tier holds any more."""
 
     def __init__(
-        self, world: str, seed: int, folder: Path, model: WorldModel, journal: Journal, shelf: Shelf, next_id: int
+        self,
+        world: str,
+        seed: int,
+        folder: Path,
+        model: WorldModel,
+        journal: Journal,
+        shelf: Shelf,
+        next_id: int,
+        pin: Callable[[frozenset[int]], None] = _nobody,
     ) -> None:
+        """`pin` is told which blocks are to be forgotten last: those of the ancestors of named snapshots."""
         self.world = world
         self.seed = seed
         self.folder = folder
@@ -42,6 +55,7 @@ class Timeline:
         self.shelf = shelf
         self.gone = Gone()
         self.seeded: frozenset[int] = frozenset()
+        self.tree = MomentTree()
         self.branches: dict[str, Branch] = {}
         self.snapshots: dict[str, Snapshot] = {}
         self.root: KeptHead | None = None  # the head with which the world began, while it is kept
@@ -49,12 +63,11 @@ class Timeline:
         self._model = model
         self._next_id = next_id
         self._next_head = 0
-        self._parents = array("q")  # by moment id; NO_MOMENT also where an id was never used
-        self._chunks = array("q")  # by moment id; -1 where an id was never used
-        self._recent: dict[int, Moment] = {}
         self._quick: list[Snapshot] = []
         self._num_quick = 0
         self._recorded: set[str] = {MAIN}  # branches that the log names
+        self._pin = pin
+        self._is_pin_due = False
         self._news: list[Snapshot | Branch] = []  # made, and not looked at by `settle` yet
 
     # ---- moments ----
@@ -69,38 +82,10 @@ class Timeline:
         self._next_id += 1
         return self._next_id - 1
 
-    def load(self, moments: Mapping[int, Moment]) -> None:
-        """Enter what the log holds."""
-        for number in sorted(moments)[:-MOMENTS_IN_RAM]:
-            self._enter(moments[number])
-        for number in sorted(moments)[-MOMENTS_IN_RAM:]:
-            self.remember(moments[number])
-
-    def remember(self, moment: Moment) -> None:
-        """Enter a moment into the tree: one that was drawn now, or that the log holds."""
-        self._enter(moment)
-        self._recent[moment.id] = replace(moment, footprint=None, block_poses=()) if moment.has_block else moment
-        if len(self._recent) > MOMENTS_IN_RAM:
-            del self._recent[next(iter(self._recent))]
-
-    def _enter(self, moment: Moment) -> None:
-        missing = moment.id + 1 - len(self._parents)
-        if missing > 0:
-            self._parents.extend([NO_MOMENT] * missing)
-            self._chunks.extend([-1] * missing)
-        self._parents[moment.id], self._chunks[moment.id] = moment.parent, moment.chunk_index
-
     def commit(self, moment: Moment) -> None:
         """A chunk was drawn: enter its moment and write it soon."""
-        self.remember(moment)
+        self.tree.enter(moment)
         self.journal.note(moment)
-
-    def parent(self, moment: int) -> int:
-        return self._parents[moment] if 0 <= moment < len(self._parents) else NO_MOMENT
-
-    def moment(self, moment_id: int) -> Moment | None:
-        """A moment that is still in RAM: one of the newest."""
-        return self._recent.get(moment_id)
 
     # ---- snapshots and branches; O(1) ----
 
@@ -108,7 +93,10 @@ class Timeline:
         """Keep a head under a name; without one, as the next quick snapshot. Raises SnapshotFault."""
         if name:
             self._check_free(name, self.snapshots)
+            if len(self.snapshots) >= MAX_SNAPSHOTS:
+                raise SnapshotFault(f"a world keeps at most {MAX_SNAPSHOTS:,} snapshots: drop some of them first")
             made = Snapshot(name, head, self)
+            self._is_pin_due = True
         else:
             self._num_quick += 1
             made = Snapshot(f"{QUICK}{self._num_quick}", head, self, is_quick=True)
@@ -152,6 +140,7 @@ class Timeline:
         del self.snapshots[snapshot.name]
         if snapshot.is_quick and snapshot in self._quick:
             self._quick.remove(snapshot)
+        self._is_pin_due |= not snapshot.is_quick
         self.shelf.release(snapshot)
         if snapshot.durability is not None or snapshot.rest is not None:
             self.journal.drop("snapshot", snapshot.name)
@@ -234,6 +223,7 @@ class Timeline:
             self._recorded.add(kept.name)
         else:
             self.snapshots[kept.name] = kept
+            self._is_pin_due = True
             if kept.is_quick:
                 self._quick.append(kept)
                 self._quick.sort(key=lambda quick: int(quick.name.removeprefix(QUICK)))
@@ -273,6 +263,10 @@ class Timeline:
                         self.write(kept)
                     if not (isinstance(kept, Branch) and kept.is_taken):
                         self.shelf.hold(kept, self)
+        if self._is_pin_due:
+            self._is_pin_due = False
+            # a quick snapshot keeps its state alone: it is always near, and would keep what is new from being kept
+            self._pin(blocks_of(kept.line for kept in self.snapshots.values() if not kept.is_quick))
         self.shelf.settle()
 
     def is_kept(self, kept: Snapshot | Branch) -> bool:

@@ -17,8 +17,8 @@ Ids = NDArray[np.int64]
 def tree_of(timeline: Timeline, here: int, branch: str) -> Tree:
     """The tree of a world for a session that stands at the moment `here` on `branch`."""
     # a picture of the timeline's own arrays, taken between two chunks
-    parents = np.array(timeline._parents, np.int64)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    chunks = np.array(timeline._chunks, np.int64)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    parents = np.array(timeline.tree.parents, np.int64)
+    chunks = np.array(timeline.tree.chunks, np.int64)
     names: dict[int, list[str]] = {}
     for snapshot in timeline.snapshots.values():
         names.setdefault(snapshot.moment, []).append(f"*{snapshot.name}")

@@ -1,4 +1,6 @@
-"""The welcome: what a client is told when it sits down in a session. Pure; engine thread."""
+"""The welcome: which session a client means, and what it is told when it sits down there. Pure; engine thread."""
+
+from collections.abc import Sequence
 
 from models.base import WorldModel, has_random_weights
 from server.resident import Resident
@@ -35,3 +37,13 @@ def welcome_to(
         capabilities=[RANDOM_WEIGHTS] if has_random_weights(model) else [],
         notes=notes,
     )
+
+
+def choose(living: Sequence[Resident], hello: Hello) -> Resident | None:
+    """The session of this world in which the hello wants a seat; None: it wants one of its own."""
+    if hello.at:
+        return next((resident for resident in living if resident.session.branch.name == hello.at), None)
+    if hello.role == "viewer":
+        return next(iter(living), None)
+    free = (resident for resident in living if resident.session.show.driver is None)
+    return next(free, next(iter(living), None))

@@ -69,9 +69,9 @@ def test_what_is_recalled_after_going_back_are_ancestors_and_nothing_else(drive)
     go(drive, snapshot)
     line = set(drive.session.head.line.ids().tolist())
     drive.walk(BACK)
-    own = {moment for moment in range(drive.session.head.moment + 1) if drive.session.timeline.moment(moment)}
+    own = {moment for moment in range(drive.session.head.moment + 1) if drive.session.timeline.tree.moment(moment)}
     for number in sorted(own)[-len(BACK) // FRAMES :]:
-        moment = drive.session.timeline.moment(number)
+        moment = drive.session.timeline.tree.moment(number)
         assert set(moment.recalled) <= line
         line.add(moment.id)
 
@@ -83,7 +83,7 @@ def test_siblings_are_equal_up_to_the_first_input_that_differs(model, drive):
     go(drive, here)
     second = walked(drive, [*WALK[:8], Controls(mouse_dx=-9.0), Controls(mouse_dx=-9.0)])
     assert differing_bytes(first[:8], second[:8]) == 0
-    ids = [drive.session.timeline.moment(number) for number in range(drive.session.head.moment + 1)]
+    ids = [drive.session.timeline.tree.moment(number) for number in range(drive.session.head.moment + 1)]
     assert len({moment.id for moment in ids}) == len(ids)
 
 
@@ -148,7 +148,7 @@ def test_the_newest_quick_snapshot_is_what_is_loaded_and_only_some_are_kept(driv
 
 def test_rewind_reaches_recent_chunks_at_once_and_older_ones_by_drawing_them_again(drive):
     frames = walked(drive, [*WALK, *AWAY])
-    moments = [moment.id for moment in map(drive.session.timeline.moment, range(200)) if moment][1:]
+    moments = [moment.id for moment in map(drive.session.timeline.tree.moment, range(200)) if moment][1:]
     head = drive.session.head
     for back in (1, 5, 15, 21, 43, 60):
         drive.session.restore(head)
@@ -181,7 +181,7 @@ def test_memory_can_be_switched_off_and_the_moments_say_so(drive):
     drive.session.recalls = False
     frames = walked(drive, BACK)
     assert {read_label(frame)["recalled"] for frame in frames} == {0}
-    assert drive.session.timeline.moment(drive.session.head.moment).recalled == ()
+    assert drive.session.timeline.tree.moment(drive.session.head.moment).recalled == ()
     drive.session.recalls = True
     assert read_label(walked(drive, BACK)[-1])["recalled"] > 0
 
