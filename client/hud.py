@@ -19,7 +19,7 @@ from shared.tiers import Tier
 COLUMN_PX = 304
 MARGIN_PX = 16
 _GAP_PX = 10
-_MAP_PX = 236
+_MAP_PX = 216
 _PANEL_S = 0.15  # between two drawings of the panels
 _MAP_S = 0.1
 

@@ -3,7 +3,7 @@
 import pygame
 
 from client.picture import Picture
-from client.screen import Screen
+from client.screen import Screen, letterbox
 from client.split import Split
 from client.theme import ALERT, BACKDROP, DIM, INK, LINE, PANEL, PANEL_ALPHA, TROUGH, Colour, Type, slab
 
@@ -38,15 +38,17 @@ class SplitView:
             self._panes, places, ("with recall", "without recall"), (INK, ALERT), strict=True
         ):
             pane.draw(target.subsurface(place))
-            _draw_name(target, type_, place, words, tone)
+            picture = letterbox((both.without.width_px, both.without.height_px), place.size).move(place.topleft)
+            _draw_name(target, type_, picture, words, tone)
         target.fill(LINE, pygame.Rect(half_px - 1, 0, 2, height_px - band_px))
         _draw_curve(target, type_, split, pygame.Rect(0, height_px - band_px, width_px, band_px))
 
 
-def _draw_name(target: pygame.Surface, type_: Type, place: pygame.Rect, words: str, tone: Colour) -> None:
+def _draw_name(target: pygame.Surface, type_: Type, picture: pygame.Rect, words: str, tone: Colour) -> None:
+    """Above the picture where there is room, else in its upper edge."""
     text = type_.text(words, 15, tone, bold=True)
     panel = pygame.Rect(0, 0, text.get_width() + type_.px(28), type_.px(34))
-    panel.midtop = (place.centerx, place.top + type_.px(58))
+    panel.midtop = (picture.centerx, max(type_.px(56), picture.top - panel.height - type_.px(10)))
     target.blit(slab(panel.width, panel.height, type_.px(9), PANEL, PANEL_ALPHA, TROUGH), panel)
     target.blit(text, text.get_rect(center=panel.center))
 
@@ -68,6 +70,11 @@ def _draw_curve(target: pygame.Surface, type_: Type, split: Split, place: pygame
     left_px = place.left + pad_px + max(type_.px(150), number.get_width() + type_.px(40))
     plot = pygame.Rect(left_px, place.top + type_.px(18), place.right - pad_px - left_px, type_.px(66))
     pygame.draw.rect(target, TROUGH, plot, border_radius=type_.px(4))
+    for decibels in (20.0, 30.0, 40.0):
+        mark = type_.text(f"{decibels:.0f}", 10.5, DIM)
+        y_px = _height_px(plot, decibels)
+        pygame.draw.line(target, LINE, (plot.left, y_px), (plot.right - mark.get_width() - type_.px(10), y_px))
+        target.blit(mark, mark.get_rect(midright=(plot.right - type_.px(4), y_px)))
     values = list(split.curve)
     if len(values) < 2:
         return

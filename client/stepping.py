@@ -55,22 +55,26 @@ class Following:
 
     def __init__(self) -> None:
         self._seq = 0
+        self._done = 0
         self._waiting: deque[list[FrameControls]] = deque()
-        self.open_chunks = 0  # given and not drawn yet
+
+    @property
+    def open_chunks(self) -> int:
+        """Chunks that were given and are not drawn yet."""
+        return len(self._waiting) + self._seq - self._done
 
     def give(self, controls: list[FrameControls]) -> None:
         """The controls of one more chunk. The player's thread."""
         self._waiting.append(controls)
-        self.open_chunks += 1
 
     def welcome(self, steering: Steering, frames_per_chunk: int) -> None:
-        """A connection begins; what it does not know of cannot be followed up."""
+        """A connection begins; what was asked of the one before is not waited for."""
         self._waiting.clear()
-        self.open_chunks = 0
+        self._done = self._seq
 
     def done(self, seq: int) -> None:
-        """The server drew a chunk."""
-        self.open_chunks = max(0, self.open_chunks - 1)
+        """The server drew this step, and all before it: several may be reported as one."""
+        self._done = max(self._done, seq + 1)
 
     def next(self, steering: Steering) -> ExactStep | None:
         """The next chunk's step, if its controls are known; the hands are not asked."""

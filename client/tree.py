@@ -4,6 +4,7 @@ A branch of the tree that leads to where the player stands keeps the first lane;
 parent's lane, the others begin lanes of their own.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ class Row:
     lane: int
     parent_row: int
     is_here: bool
+    num_children: int = 0
     snapshots: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
 
@@ -38,6 +40,7 @@ def rows_of(tree: Tree) -> list[Row]:
     order = sorted(parents, reverse=True)
     lanes = _lanes(parents, tree.here)
     row_of = {moment: index for index, moment in enumerate(order)}
+    children = Counter(parents.values())
     facts = {moment: (chunk, label) for moment, _, chunk, label in tree.nodes}
     rows: list[Row] = []
     for moment in order:
@@ -50,6 +53,7 @@ def rows_of(tree: Tree) -> list[Row]:
                 lane=min(MAX_LANES - 1, lanes[moment]),
                 parent_row=row_of.get(parents[moment], -1),
                 is_here=moment == tree.here,
+                num_children=children[moment],
                 snapshots=tuple(name[1:] for name in names if name.startswith(SNAPSHOT_MARK)),
                 branches=tuple(name for name in names if not name.startswith(SNAPSHOT_MARK)),
             )
@@ -91,10 +95,13 @@ def _lanes(parents: Mapping[int, int], here: int) -> dict[int, int]:
 
 def text_of(row: Row) -> str:
     """A row in words."""
-    parts = [f"★ {name}" for name in row.snapshots] + [f"branch {name}" for name in row.branches]
+    parts = [f"★ {name}" for name in row.snapshots]
+    parts += [name if name.startswith("branch") else f"branch {name}" for name in row.branches]
     if row.is_here:
         parts.append("you are here")
-    return " · ".join(parts) if parts else "the beginning" if row.parent_row < 0 else "walked and left"
+    if not parts:
+        parts = ["the beginning" if row.parent_row < 0 else "ways part here" if row.num_children else "walked and left"]
+    return " · ".join(parts)
 
 
 def step(rows: list[Row], chosen: int | None, by: int) -> int | None:

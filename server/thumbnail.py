@@ -19,7 +19,7 @@ class Thumbnail(NamedTuple):
 
 async def write_thumbnail(thumbnail: Thumbnail) -> None:
     """Write it beside the old one and swap them. A disk that refuses costs the picture and nothing else."""
-    new = thumbnail.path.with_name("thumbnail.new")
+    new = thumbnail.path.with_name(f"thumbnail-{id(thumbnail):x}.new")  # two drivers of one world may leave at once
     try:
         async with aiofiles.open(new, "wb") as file:
             await file.write(thumbnail.jpeg)

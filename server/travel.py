@@ -58,9 +58,9 @@ class Travel:
             case Restore():
                 self._restore(message.name, seat)
             case Rewind():
-                before = session.head.chunk_index
                 redrawn = session.rewind(message.chunks)
-                self._arrive("rewind", _rewound(before - session.head.chunk_index, redrawn), redrawn)
+                again = f"; {redrawn} drawn again to get there" if redrawn else ""
+                self._arrive("rewind", f"Back at chunk {session.head.chunk_index - 1}{again}.", redrawn)
             case Fork():
                 branch = session.fork(message.name)
                 old = session.branch.name
@@ -170,11 +170,6 @@ def _kept_note(snapshot: Snapshot, text: str, *, is_durable: bool) -> SnapshotNo
         durable=is_durable,
         text=text,
     )
-
-
-def _rewound(chunks: int, redrawn: int) -> str:
-    went = f"Back by {chunks} chunk{'s' * (chunks != 1)}" if chunks > 0 else "This is as far back as it goes"
-    return f"{went}, {redrawn} of them drawn again." if redrawn else f"{went}."
 
 
 def _gone_in_words(gone: int, total: int) -> str:
