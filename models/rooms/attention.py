@@ -6,10 +6,22 @@ import torch
 from torch.nn import functional
 
 
-def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Return what queries [F, H, N, d] gather from keys and values [F, H, K, d]: [F, H, N, d]."""
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    remembered: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """Return what queries [F, H, N, d] gather from keys and values [F, H, K, d]: [F, H, N, d].
+
+    `remembered` are keys and values that come before the others. They get a gradient only where they ask for one.
+    """
+    if remembered is not None and torch.is_grad_enabled() and not remembered[0].requires_grad:
+        return _Attend.apply(query, key, value, *remembered)  # type: ignore[no-any-return]
+    if remembered is not None:
+        key, value = torch.cat([remembered[0], key], dim=2), torch.cat([remembered[1], value], dim=2)
     if torch.is_grad_enabled():
-        return _Attend.apply(query, key, value)  # type: ignore[no-any-return]
+        return _Attend.apply(query, key, value, None, None)  # type: ignore[no-any-return]
     return functional.scaled_dot_product_attention(query, key, value)
 
 
@@ -17,7 +29,18 @@ class _Attend(torch.autograd.Function):
     """Attention with its gradient written out: every product reads contiguous matrices."""
 
     @staticmethod
-    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        fixed_key: torch.Tensor | None,
+        fixed_value: torch.Tensor | None,
+    ) -> torch.Tensor:
+        ctx.num_fixed = 0
+        if fixed_key is not None and fixed_value is not None:
+            ctx.num_fixed = fixed_key.shape[2]
+            key, value = torch.cat([fixed_key, key], dim=2), torch.cat([fixed_value, value], dim=2)
         q, k, v = (x.flatten(0, 1) for x in (query, key, value))
         q = q * q.shape[-1] ** -0.5
         shares = torch.bmm(q, k.transpose(1, 2).contiguous()).softmax(dim=-1)
@@ -25,13 +48,13 @@ class _Attend(torch.autograd.Function):
         return torch.bmm(shares, v).view(query.shape)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         q, k, v, shares = ctx.saved_tensors
         g = grad.flatten(0, 1)
         grad_shares = torch.bmm(g, v.transpose(1, 2).contiguous())
         grad_logits = torch._softmax_backward_data(grad_shares, shares, -1, shares.dtype)  # noqa: SLF001 - the one op for it
-        grad_v = torch.bmm(shares.transpose(1, 2), g)
-        grad_k = torch.bmm(grad_logits.transpose(1, 2), q)
+        grad_v = torch.bmm(shares[..., ctx.num_fixed :].transpose(1, 2), g)
+        grad_k = torch.bmm(grad_logits[..., ctx.num_fixed :].transpose(1, 2), q)
         grad_q = torch.bmm(grad_logits, k) * q.shape[-1] ** -0.5
         heads = grad.shape[:2]
-        return grad_q.unflatten(0, heads), grad_k.unflatten(0, heads), grad_v.unflatten(0, heads)
+        return grad_q.unflatten(0, heads), grad_k.unflatten(0, heads), grad_v.unflatten(0, heads), None, None

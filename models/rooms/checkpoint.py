@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
+from models.rooms.codebook import Codebook
 from models.rooms.patches import PatchBasis
+from models.rooms.tensor_file import load_file, save_file
 
 WEIGHTS = Path(__file__).with_name("weights.safetensors")
 _REFINER = "refiner."
+_LAYOUT = "layout."
+_BOOK = "codebook."
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any] | None = None) -> None:
@@ -48,11 +51,30 @@ def load_weights(path: Path = WEIGHTS) -> tuple[dict[str, torch.Tensor], PatchBa
 
 def add_refiner(network: Path, refiner: Mapping[str, torch.Tensor], path: Path) -> None:
     """Write the shipped file anew: what `network` holds, with this refiner in bfloat16 beside it."""
-    kept = {name: tensor for name, tensor in load_file(network).items() if not name.startswith(_REFINER)}
-    save_tensors(path, {**kept, **{f"{_REFINER}{name}": tensor.bfloat16() for name, tensor in refiner.items()}})
+    _rewrite(network, path, (_REFINER,), {f"{_REFINER}{name}": tensor.bfloat16() for name, tensor in refiner.items()})
 
 
 def load_refiner_weights(path: Path = WEIGHTS) -> dict[str, torch.Tensor] | None:
     """Return the refiner's weights by parameter name, or None where a file has none."""
-    found = {n.removeprefix(_REFINER): t for n, t in load_file(path).items() if n.startswith(_REFINER)}
-    return found or None
+    return _part(path, _REFINER) or None
+
+
+def add_layout(network: Path, layout: Mapping[str, torch.Tensor], book: Codebook, path: Path) -> None:
+    """Write the shipped file anew: what `network` holds, with this layout network in bfloat16 and its book."""
+    added = {f"{_LAYOUT}{name}": tensor.bfloat16() for name, tensor in layout.items()}
+    _rewrite(network, path, (_LAYOUT, _BOOK), {**added, **book.tensors()})
+
+
+def load_layout_weights(path: Path = WEIGHTS) -> tuple[dict[str, torch.Tensor], Codebook] | None:
+    """Return the layout network's weights by parameter name and its book, or None where a file has none."""
+    found = _part(path, _LAYOUT)
+    return (found, Codebook.from_tensors(load_file(path))) if found else None
+
+
+def _part(path: Path, prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): t for name, t in load_file(path).items() if name.startswith(prefix)}
+
+
+def _rewrite(source: Path, path: Path, replaced: tuple[str, ...], added: Mapping[str, torch.Tensor]) -> None:
+    kept = {name: tensor for name, tensor in load_file(source).items() if not name.startswith(replaced)}
+    save_tensors(path, {**kept, **added})

@@ -5,6 +5,7 @@ B samples, M remembered frames, G chunks a sample, C frames a chunk. A sample's 
 its second has a wide baseline; remembered frames come as blocks do, in pairs of neighbours.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -12,11 +13,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from models.rooms.compiled import HAS_NUMBA
 from models.rooms.patches import PatchBasis
-from models.rooms.renderer import render, wall_depths
+from models.rooms.renderer import render
 from models.rooms.scene import Scene, make_scene
 from models.rooms.sizes import CHUNK_FRAMES, COLUMNS, FIRST_HELD_OUT_SEED, TOKENS
 from models.rooms.walk import random_walk
+
+if HAS_NUMBA:
+    from models.rooms.renderer import wall_depths
+else:
+    from models.rooms.rays_torch import wall_depths
 
 CHUNKS = 2  # G
 _WALK_FRAMES = 360
@@ -40,44 +47,66 @@ class Batch:
     noise_seed: int
 
 
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What a step looks at, before anything is rendered."""
+
+    worlds: NDArray[np.int64]  # [B]
+    poses: NDArray[np.float64]  # [B, M + G*C, 3]
+    noise_seed: int
+
+
 def training_batch(basis: PatchBasis, seed: int, step: int, samples: int) -> Batch:
     """Return the batch of a training step; its worlds are never held-out ones."""
+    return _rendered(basis, training_views(seed, step, samples))
+
+
+def training_views(seed: int, step: int, samples: int) -> Views:
+    """Return the views of a training step; its worlds are never held-out ones."""
     rng = np.random.default_rng((seed, step))
     memory_size = int(rng.choice(_MEMORY_SIZES, p=_MEMORY_SHARES))
     worlds = rng.integers(FIRST_HELD_OUT_SEED, size=samples)
     assert worlds.max() < FIRST_HELD_OUT_SEED
-    return make_batch(basis, worlds, memory_size, rng, _RECENT_SHARE)
+    return _views(worlds, memory_size, rng, _RECENT_SHARE)
 
 
 def make_batch(
     basis: PatchBasis, worlds: NDArray[np.int64], memory_size: int, rng: np.random.Generator, recent_share: float
 ) -> Batch:
     """Return one sample of each world with `memory_size` remembered frames."""
-    latents: list[torch.Tensor] = []
-    poses: list[NDArray[np.float64]] = []
-    for world in worlds:
-        scene = make_scene(int(world))
-        chosen = _choose_poses(scene, memory_size, rng, recent_share)
-        latents.append(basis.encode(*render(scene, chosen)))
-        poses.append(chosen)
-    frames = torch.stack(latents)  # [B, M + G*C, N, CHANNELS]
-    places = torch.from_numpy(np.stack(poses)).float()
-    shape = (len(worlds), CHUNKS, CHUNK_FRAMES)
+    return _rendered(basis, _views(worlds, memory_size, rng, recent_share))
+
+
+def batch_of(views: Views, frames: torch.Tensor, places: torch.Tensor) -> Batch:
+    """Return the batch of views whose frames [B, M + G*C, N, CHANNELS] are drawn; places are their poses, float32."""
+    shape = (len(views.worlds), CHUNKS, CHUNK_FRAMES)
+    memory_size = views.poses.shape[1] - CHUNKS * CHUNK_FRAMES
     return Batch(
         memory=frames[:, :memory_size],
         memory_poses=places[:, :memory_size],
         targets=frames[:, memory_size:].reshape(*shape, TOKENS, -1),
         target_poses=places[:, memory_size:].reshape(*shape, 3),
-        noise_seed=int(rng.integers(2**62)),
+        noise_seed=views.noise_seed,
     )
+
+
+def _views(worlds: NDArray[np.int64], memory_size: int, rng: np.random.Generator, recent_share: float) -> Views:
+    poses = [_choose_poses(make_scene(int(world)), memory_size, rng, recent_share) for world in worlds]
+    return Views(worlds, np.stack(poses), int(rng.integers(2**62)))
+
+
+def _rendered(basis: PatchBasis, views: Views) -> Batch:
+    pairs = zip(views.worlds, views.poses, strict=True)
+    latents = [basis.encode(*render(make_scene(int(world)), poses)) for world, poses in pairs]
+    return batch_of(views, torch.stack(latents), torch.from_numpy(views.poses).float())
 
 
 class Prefetch:
     """Batches of consecutive steps, made a few steps ahead on one background thread."""
 
-    def __init__(self, basis: PatchBasis, seed: int, samples: int, first_step: int, ahead: int = 3) -> None:
+    def __init__(self, make: Callable[[int], Batch], first_step: int, ahead: int = 3) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dataset")
-        self._make = lambda step: training_batch(basis, seed, step, samples)
+        self._make = make
         self._pending: dict[int, Future[Batch]] = {}
         self._ahead = ahead
         self._request(first_step)

@@ -28,10 +28,13 @@ from models.base import (
     Step,
 )
 from models.rooms import retrieval, steering
-from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
+from models.rooms.checkpoint import WEIGHTS, load_layout_weights, load_refiner_weights, load_weights
+from models.rooms.codebook import Codebook
+from models.rooms.layout import LayoutNetwork
+from models.rooms.layout_sampling import Inventor, invent
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
 from models.rooms.refiner import Refiner
-from models.rooms.remembered import WindowChunk, from_block, from_window, planar, pose_rows
+from models.rooms.remembered import Remembered, WindowChunk, from_block, from_window, planar, pose_rows
 from models.rooms.rotation import HEAD
 from models.rooms.sampling import TIMES_COVERED, TIMES_NEW, draw, encoded
 from models.rooms.seed_views import look_around
@@ -92,6 +95,7 @@ class RoomsModel:
         network.load_state_dict(tensors)
         self.network = network.requires_grad_(False).to(self.device, self.dtype).eval()
         self.refiner = _loaded_refiner(load_refiner_weights(weights), self.device, self.dtype)
+        self.inventor = _loaded_inventor(load_layout_weights(weights), self.device, self.dtype)
         self.fingerprint = hashlib.blake2b(weights.read_bytes() + _LAYOUT.encode(), digest_size=16).hexdigest()
 
     def begin(self, seed: int, image: Pixels | None = None) -> Beginning:
@@ -137,8 +141,7 @@ class RoomsModel:
         began_s = time.perf_counter()
         memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
         is_known = _shown_share(poses, rooms.window, recall) >= _KNOWN_SHARE
-        times = self.times_covered if is_known else self.times_new
-        latents = draw(self.network, planar(poses), memory, rooms.seed, rooms.chunk_index, times).cpu()
+        latents = self._drawn(rooms, planar(poses), memory, is_known=is_known).cpu()
         drawn_s = time.perf_counter()
         chunk = self._chunk(rooms, poses, latents, recall)
         encoded_s = time.perf_counter()
@@ -157,6 +160,15 @@ class RoomsModel:
     def load(self, saved: SavedState) -> ModelState:
         """Return the state that was dumped."""
         return load(saved, self.kv_spec, self.dtype, self.device)
+
+    def _drawn(
+        self, rooms: RoomsState, cameras: torch.Tensor, memory: Sequence[Remembered], *, is_known: bool
+    ) -> torch.Tensor:
+        """Return latents [C, N, CHANNELS] of the coming chunk: a new view is invented where weights allow."""
+        if self.inventor is not None and not is_known:
+            return invent(self.inventor, cameras, memory, rooms.seed, rooms.chunk_index)
+        times = self.times_covered if is_known else self.times_new
+        return draw(self.network, cameras, memory, rooms.seed, rooms.chunk_index, times)
 
     def _chunk(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> WindowChunk:
         kv = encoded(self.network, latents.to(self.device))
@@ -202,6 +214,16 @@ def _loaded_refiner(
     refiner = Refiner()
     refiner.load_state_dict(tensors)
     return refiner.requires_grad_(False).to(device, dtype).eval()
+
+
+def _loaded_inventor(
+    found: tuple[dict[str, torch.Tensor], Codebook] | None, device: torch.device, dtype: torch.dtype
+) -> Inventor | None:
+    if found is None:
+        return None
+    layout = LayoutNetwork()
+    layout.load_state_dict(found[0])
+    return Inventor(layout.requires_grad_(False).to(device, dtype).eval(), found[1].to(device))
 
 
 def _shown_share(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> float:

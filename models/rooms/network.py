@@ -83,7 +83,7 @@ class RoomsNetwork(nn.Module):
     def encode(self, latents: torch.Tensor, noise: torch.Tensor) -> list[KeysValues]:
         """Return K and V per layer, each [F, N, D] unturned, of frames [F, N, CHANNELS] with noise levels [F]."""
         own = self.own_turn
-        x = self._embed(latents, noise, 0)
+        x = self.embed(latents, noise, 0)
         kept: list[KeysValues] = []
         for index, layer in enumerate(self._stack):
             query, key, value = layer.queries_keys_values(x)
@@ -101,24 +101,28 @@ class RoomsNetwork(nn.Module):
         `mates` turns a chunk's own tokens [B, C, C*N]; `remembered` are turned heads [B*C, H, K, HEAD] per layer, or
         an empty list.
         """
-        batch, frames = latents.shape[:2]
+        frames = latents.flatten(0, 1)
+        x = self.embed(frames, times.repeat_interleave(latents.shape[1]), 1)
+        return self.leave(self.read(x, mates, remembered)).view(latents.shape)
+
+    def read(self, x: torch.Tensor, mates: Turn, remembered: list[KeysValues]) -> torch.Tensor:
+        """Return what embedded frames of chunks [B*C, N, D] are after all layers; arguments as of `denoise`."""
+        batch = len(x) // mates.cos.shape[1]
         own = self.own_turn
-        x = self._embed(latents.flatten(0, 1), times.repeat_interleave(frames), 1)
         for index, layer in enumerate(self._stack):
             query, key, value = layer.queries_keys_values(x)
             keys = spread(key.reshape(batch, -1, self.width), mates)
             values = spread(value.reshape(batch, -1, self.width), mates)
-            if remembered:
-                keys = torch.cat([remembered[index][0], keys], dim=2)
-                values = torch.cat([remembered[index][1], values], dim=2)
-            x = layer.finish(x, gather(attend(spread(query, own), keys, values), own))
-        return self.leave(self.last_norm(x)).view(batch, frames, TOKENS, CHANNELS)
+            heads = attend(spread(query, own), keys, values, remembered[index] if remembered else None)
+            x = layer.finish(x, gather(heads, own))
+        return self.last_norm(x)
 
     def turn_memory(self, kept: list[KeysValues], turn: Turn) -> list[KeysValues]:
         """Return K and V per layer [B, K, D] turned for every camera: heads [B*Q, H, K, HEAD]."""
         return [(spread(key, turn), spread(value, turn)) for key, value in kept]
 
-    def _embed(self, latents: torch.Tensor, times: torch.Tensor, kind: int) -> torch.Tensor:
+    def embed(self, latents: torch.Tensor, times: torch.Tensor, kind: int) -> torch.Tensor:
+        """Return frames [F, N, D] of latents [F, N, CHANNELS] at noise levels [F]; kind 0 is remembered, 1 drawn."""
         dtype = self.place.dtype
         waves = torch.exp(torch.linspace(0.0, math.log(200.0), _TIME_WAVES, device=times.device))
         phase = times.float()[:, None] * waves

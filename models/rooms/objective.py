@@ -24,39 +24,39 @@ def predict(network: RoomsNetwork, batch: Batch, times: torch.Tensor, rng: torch
     `times` is [B*G]. Remembered frames get context noise when a generator is given; else noise is fixed.
     """
     targets, poses = batch.targets.flatten(0, 1), batch.target_poses
-    source = rng if rng is not None else torch.Generator().manual_seed(0)
-    noise = torch.randn(targets.shape, generator=source)
+    source = rng if rng is not None else torch.Generator(targets.device).manual_seed(0)
+    noise = torch.randn(targets.shape, generator=source, device=source.device)
     t = times[:, None, None, None]
-    memory, level = batch.memory, torch.zeros(batch.memory.shape[:2])
+    memory, level = batch.memory, torch.zeros(batch.memory.shape[:2], device=targets.device)
     if rng is not None:
-        memory, level = _with_context_noise(memory, rng)
-    remembered = _remember(network, memory, level, batch.memory_poses, poses.flatten(1, 2))
+        memory, level = with_context_noise(memory, rng)
+    remembered = remember(network, memory, level, batch.memory_poses, poses.flatten(1, 2))
     mates = Turn.by(mate_angles(poses.flatten(0, 1)))
     return network.denoise((1 - t) * targets + t * noise, times, mates, remembered).float()
 
 
 def loss(network: RoomsNetwork, batch: Batch) -> torch.Tensor:
     """Return the training loss of a batch, a scalar; its noise is a function of the batch alone."""
-    rng = torch.Generator().manual_seed(batch.noise_seed)
+    rng = torch.Generator(batch.targets.device).manual_seed(batch.noise_seed)
     targets = batch.targets.flatten(0, 1)
-    dice = torch.rand(2, len(targets), generator=rng)
+    dice = torch.rand(2, len(targets), generator=rng, device=rng.device)
     times = torch.where(dice[1] < _PURE_NOISE_SHARE, 1.0, dice[0] ** _TIME_POWER).clamp(_LEAST_TIME, 1.0)
-    weight = torch.ones(CHANNELS)
+    weight = torch.ones(CHANNELS, device=rng.device)
     weight[DEPTH] = _DEPTH_WEIGHT
     error = (predict(network, batch, times, rng) - targets).square() * weight
     return (error / times.clamp(min=_WEIGHT_TIME)[:, None, None, None]).mean()
 
 
-def _with_context_noise(memory: torch.Tensor, rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+def with_context_noise(memory: torch.Tensor, rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """Return remembered frames [B, M, N, CHANNELS] with noise on half of them, and the levels [B, M]."""
-    dice = torch.rand(2, *memory.shape[:2], generator=rng)
+    dice = torch.rand(2, *memory.shape[:2], generator=rng, device=rng.device)
     level = dice[0] * _CONTEXT_NOISE * (dice[1] < _CONTEXT_NOISE_SHARE)
-    noise = torch.randn(memory.shape, generator=rng)
+    noise = torch.randn(memory.shape, generator=rng, device=rng.device)
     noise[..., DEPTH] *= _CONTEXT_DEPTH_NOISE
     return memory + noise * level[..., None, None], level
 
 
-def _remember(
+def remember(
     network: RoomsNetwork, memory: torch.Tensor, level: torch.Tensor, places: torch.Tensor, cameras: torch.Tensor
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return keys and values of remembered frames, turned to where cameras [B, Q, 3] see their points."""

@@ -23,9 +23,14 @@ TIMES_NEW = (1.0, 0.9, 0.75, 0.5)
 
 def noise(seed: int, chunk_index: int, pass_index: int, frames: int) -> torch.Tensor:
     """Return the noise [C, N, CHANNELS] float32 of one pass over one chunk."""
+    return torch.randn(frames, TOKENS, CHANNELS, generator=chances(seed, chunk_index, pass_index))
+
+
+def chances(seed: int, chunk_index: int, pass_index: int) -> torch.Generator:
+    """Return a fresh generator of random numbers for one pass over one chunk."""
     key = struct.pack("<qqq", seed, chunk_index, pass_index)
     number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") >> 1
-    return torch.randn(frames, TOKENS, CHANNELS, generator=torch.Generator().manual_seed(number))
+    return torch.Generator().manual_seed(number)
 
 
 @torch.no_grad()
@@ -39,7 +44,7 @@ def draw(
 ) -> torch.Tensor:
     """Return clean latents [C, N, CHANNELS] float32 of the frames at planar poses `cameras` [C, 3]."""
     device = network.place.device
-    mates = Turn.by(mate_angles(cameras[None])[0][None]).to(device)
+    mates = mates_of(cameras).to(device)
     remembered = turned(network, cameras, memory)
     latents = noise(seed, chunk_index, 0, len(cameras)).to(device)
     for time, after in zip(times, (*times[1:], 0.0), strict=True):
@@ -54,6 +59,11 @@ def encoded(network: RoomsNetwork, latents: torch.Tensor) -> torch.Tensor:
     """Return the K,V [L, 2, C*N, D] that clean frames [C, N, CHANNELS] leave, each frame encoded alone."""
     kept = network.encode(latents, torch.zeros(len(latents), device=latents.device))
     return torch.stack([torch.stack([key.flatten(0, 1), value.flatten(0, 1)]) for key, value in kept])
+
+
+def mates_of(cameras: torch.Tensor) -> Turn:
+    """Return the turn of a chunk's own tokens, for the frames at planar poses `cameras` [C, 3]."""
+    return Turn.by(mate_angles(cameras[None]))
 
 
 def turned(network: RoomsNetwork, cameras: torch.Tensor, memory: Sequence[Remembered]) -> list[KeysValues]:

@@ -7,13 +7,14 @@ import argparse
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from models.rooms.checkpoint import export_weights
-from models.rooms.dataset import Prefetch, make_batch
+from models.rooms.dataset import Batch, Prefetch, make_batch, training_batch
 from models.rooms.objective import predict
 from models.rooms.patches import PatchBasis, fit_basis, log_depth
 from models.rooms.renderer import render
@@ -49,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(trainer: Trainer, checkpoint: Path, duration_s: float, decay_s: float) -> None:
     """Train for `duration_s`, with checkpoints, an exported model beside each, and a check now and then."""
-    settings = trainer.settings
-    batches = Prefetch(trainer.basis, settings.seed, settings.samples, trainer.step)
+    batches = Prefetch(partial(_batch, trainer), trainer.step)
     start_s = saved_s = logged_s = time.monotonic()
     total, tokens = 0.0, 0
     while (left_s := start_s + duration_s - time.monotonic()) > 0.0:
@@ -89,6 +89,10 @@ def check(trainer: Trainer) -> str:
     return " ".join(parts)
 
 
+def _batch(trainer: Trainer, step: int) -> Batch:
+    return training_batch(trainer.basis, trainer.settings.seed, step, trainer.settings.samples)
+
+
 def _new_run(seed: int) -> Trainer:
     return Trainer(TrainSettings(seed=seed), train_basis(seed, _BASIS_WORLDS))
 
@@ -105,7 +109,7 @@ def train_basis(seed: int, num_worlds: int) -> PatchBasis:
 
 def _save(trainer: Trainer, checkpoint: Path) -> None:
     trainer.save(checkpoint)
-    export_weights(trainer.ema, trainer.basis, checkpoint.with_name("weights.safetensors"))
+    export_weights(trainer.masters.ema, trainer.basis, checkpoint.with_name("weights.safetensors"))
     log.info("step=%d saved=%s", trainer.step, checkpoint)
 
 

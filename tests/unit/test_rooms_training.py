@@ -18,7 +18,7 @@ def basis():
 
 
 def run(trainer, steps):
-    batches = Prefetch(trainer.basis, TINY.seed, TINY.samples, trainer.step)
+    batches = Prefetch(lambda step: training_batch(trainer.basis, TINY.seed, step, TINY.samples), trainer.step)
     losses = [trainer.train(batches.take(trainer.step)) for _ in range(steps)]
     batches.close()
     return losses
@@ -41,9 +41,9 @@ def test_a_resumed_run_ends_with_the_same_weights(basis, tmp_path):
     second = Trainer.resume(tmp_path / "checkpoint.safetensors")
     assert second.step == 9
     assert run(second, 11) == losses[9:]
-    for name, master in whole.masters.items():
-        assert torch.equal(master, second.masters[name]), name
-        assert torch.equal(whole.ema[name], second.ema[name]), name
+    for name, master in whole.masters.weights.items():
+        assert torch.equal(master, second.masters.weights[name]), name
+        assert torch.equal(whole.masters.ema[name], second.masters.ema[name]), name
 
 
 def test_training_lowers_the_loss(basis):
@@ -53,7 +53,7 @@ def test_training_lowers_the_loss(basis):
 
 def test_exported_weights_load(basis, tmp_path):
     trainer = Trainer(TINY, basis)
-    export_weights(trainer.ema, basis, tmp_path / "weights.safetensors")
+    export_weights(trainer.masters.ema, basis, tmp_path / "weights.safetensors")
     tensors, loaded = load_weights(tmp_path / "weights.safetensors")
-    assert set(tensors) == set(trainer.ema)
+    assert set(tensors) == set(trainer.masters.ema)
     assert torch.equal(loaded.directions, basis.directions)

@@ -1,0 +1,82 @@
+"""Inventing a chunk: what hidden patches show is decided code by code, in a few passes, then the picture is finished.
+
+A pass decides the patches that memory and the patches decided so far leave least open, as many as hold an equal share
+of the uncertainty that is left; so what memory shows is decided at once, and what is new takes all passes. Chances are
+a pure function of (seed, chunk index, pass). No scene; engine thread.
+C frames, N patches, K codes, H hidden patches.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from models.rooms.codebook import Codebook
+from models.rooms.layout import LayoutNetwork
+from models.rooms.remembered import Remembered
+from models.rooms.sampling import chances, mates_of, turned
+from models.rooms.sizes import TOKENS
+
+PASSES = 3  # that decide; one more finishes
+_FIRST_PASS = 1000  # pass numbers apart from those of the drawing network
+_MOST_CHOICES = 64  # that are looked at
+_LIKELY = 0.9  # of the probability: codes beyond are never chosen
+_SHARPEN = 1.2  # of the logits of codes: a little less chance than there is
+
+
+@dataclass(frozen=True, slots=True)
+class Inventor:
+    """The layout network and its book, as drawing uses them. Nothing here is ever written to."""
+
+    layout: LayoutNetwork
+    book: Codebook
+    passes: int = PASSES
+
+
+@torch.no_grad()
+def invent(
+    inventor: Inventor, cameras: torch.Tensor, memory: Sequence[Remembered], seed: int, chunk_index: int
+) -> torch.Tensor:
+    """Return clean latents [C, N, CHANNELS] float32 of the frames at planar poses `cameras` [C, 3]."""
+    layout, book = inventor.layout, inventor.book
+    device = layout.place.device
+    mates, remembered = mates_of(cameras).to(device), turned(layout, cameras, memory)
+    codes = torch.zeros(len(cameras) * TOKENS, dtype=torch.int64, device=device)
+    bins, is_known = torch.zeros_like(codes), torch.zeros_like(codes, dtype=torch.bool)
+
+    def look() -> torch.Tensor:
+        latents = book.decode(codes, bins).view(1, len(cameras), TOKENS, -1)
+        return layout.look(latents, is_known.view(latents.shape[:3]), mates, remembered).flatten(0, 2)
+
+    for number in range(inventor.passes):
+        hidden = (~is_known).nonzero()[:, 0]
+        features = look()[hidden]
+        log_share = layout.code_logits(features).log_softmax(-1)
+        doubt = -(log_share.exp() * log_share).sum(-1)  # [H], nats
+        dice = torch.rand(2, len(codes), generator=chances(seed, chunk_index, _FIRST_PASS + number)).to(device)
+        first = decided(doubt, inventor.passes - number)
+        chosen, features = hidden[first], features[first]
+        codes[chosen] = picked(_SHARPEN * log_share[first], dice[0, chosen])
+        bins[chosen] = picked(layout.bin_logits(features, codes[chosen]), dice[1, chosen])
+        is_known[chosen] = True
+        if bool(is_known.all()):
+            break
+    return layout.finish(look()).view(len(cameras), TOKENS, -1)
+
+
+def decided(doubt: torch.Tensor, passes_left: int) -> torch.Tensor:
+    """Return the patches to decide now, of doubts [H]: the surest, with an equal share of all doubt; one at least."""
+    order = doubt.argsort(stable=True)
+    total = doubt[order].cumsum(0)
+    num = int((total <= total[-1] / passes_left).sum()) if passes_left > 1 else len(order)
+    return order[: max(1, num)]
+
+
+def picked(logits: torch.Tensor, dice: torch.Tensor) -> torch.Tensor:
+    """Return one of the likely choices [H] of logits [H, K], by dice [H] in 0..1."""
+    share, choice = logits.softmax(-1).topk(min(_MOST_CHOICES, logits.shape[-1]))
+    before = share.cumsum(-1) - share
+    share = share * (before < _LIKELY)
+    total = share.cumsum(-1)
+    index = torch.searchsorted(total, dice[:, None] * total[:, -1:]).clamp(max=share.shape[-1] - 1)
+    return choice.gather(1, index)[:, 0]

@@ -1,0 +1,216 @@
+"""Codes of patches, the network that chooses them, and its training."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from models.base import RecalledBlock
+from models.rooms.attention import attend
+from models.rooms.checkpoint import WEIGHTS, add_layout, load_layout_weights, load_weights
+from models.rooms.codebook import NUM_CODES
+from models.rooms.layout import LayoutNetwork
+from models.rooms.layout_objective import known_patches
+from models.rooms.layout_sampling import decided, picked
+from models.rooms.model import RoomsModel
+from models.rooms.network import RoomsNetwork
+from models.rooms.patches import CHANNELS
+from models.rooms.sampling import mates_of, turned
+from models.rooms.sizes import TOKENS
+from models.rooms.train_layout import LayoutTrainer, Teacher, training_book
+from shared.controls import Controls, Key
+
+AHEAD = (Controls(Key.FORWARD),) * 2
+RIGHT = (Controls(mouse_dx=60.0),) * 2
+CAMERAS = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.2]])
+
+
+@pytest.fixture(scope="module")
+def teacher():
+    torch.manual_seed(0)
+    network = RoomsNetwork(64, 2).requires_grad_(False).bfloat16().eval()
+    _, basis = load_weights()
+    return Teacher(network, training_book(basis, 0, 8), basis)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory, teacher):
+    """The shipped drawing network with no layout network, and with one that chooses anything."""
+    folder = tmp_path_factory.mktemp("weights")
+    torch.manual_seed(1)
+    layout = LayoutNetwork()
+    torch.nn.init.normal_(layout.leave.weight, std=0.05)
+    add_layout(WEIGHTS, layout.state_dict(), teacher.book, folder / "layout.safetensors")
+    add_layout(WEIGHTS, {}, teacher.book, folder / "plain.safetensors")
+    return folder
+
+
+def drawn(model, state, controls, recall=()):
+    steps = model.step(state, controls, recall)
+    frames = []
+    while True:
+        try:
+            frames.append(next(steps).pixels)
+        except StopIteration as end:
+            return np.stack(frames), end.value
+
+
+def left_the_room(model):
+    """A state that has turned to where nothing was ever seen: nothing in its window shows it."""
+    state = model.begin(900_100).state
+    return replace(state, window=())
+
+
+def test_a_code_stands_for_a_patch_that_has_this_code(teacher):
+    codes, bins = torch.arange(NUM_CODES), torch.arange(NUM_CODES) % 32
+    found = teacher.book.encode(teacher.book.decode(codes, bins))
+    assert (found[0] == codes).float().mean() > 0.99  # two codes may stand for the same patch
+    assert torch.equal(teacher.book.depths[found[1]], teacher.book.depths[bins])
+
+
+def test_a_code_book_keeps_most_of_a_patch(teacher):
+    trainer = LayoutTrainer(0, teacher, samples=4)
+    latents = trainer.batch(3).targets
+    kept = teacher.book.decode(*teacher.book.encode(latents))
+    assert (kept - latents).square().mean() < 0.35 * latents.square().mean()
+
+
+def test_what_hidden_patches_show_cannot_be_seen(teacher):
+    torch.manual_seed(2)
+    layout = LayoutNetwork(64, 2)
+    latents, is_known = torch.randn(1, 2, TOKENS, CHANNELS), torch.rand(1, 2, TOKENS) < 0.5
+    changed = torch.where(is_known[..., None], latents, torch.randn(latents.shape))
+    mates = mates_of(CAMERAS)
+    assert torch.equal(layout.look(latents, is_known, mates, []), layout.look(changed, is_known, mates, []))
+    other = layout.look(latents.flip(2), is_known, mates, [])
+    assert not torch.equal(layout.look(latents, is_known, mates, []), other)
+
+
+def test_fixed_memory_gets_no_gradient_and_changes_none():
+    q, k, v = (torch.randn(2, 4, n, 64, requires_grad=True) for n in (5, 9, 9))
+    fixed = (torch.randn(2, 4, 7, 64), torch.randn(2, 4, 7, 64))
+    found = attend(q, k, v, fixed)
+    found.square().sum().backward()
+    grads = [x.grad.clone() for x in (q, k, v)]
+    for x in (q, k, v):
+        x.grad = None
+    plain = attend(q, k, v, tuple(part.clone().requires_grad_() for part in fixed))
+    plain.square().sum().backward()
+    assert torch.allclose(found, plain, atol=1e-6)
+    for grad, x in zip(grads, (q, k, v), strict=True):
+        assert torch.allclose(grad, x.grad, atol=1e-5)
+
+
+def test_sure_patches_are_decided_at_once_and_all_in_the_last_pass():
+    doubt = torch.tensor([0.0, 3.0, 0.0, 3.0, 3.0, 0.0])
+    assert sorted(decided(doubt, 3).tolist()) in ([0, 1, 2, 5], [0, 2, 3, 5], [0, 2, 4, 5])
+    assert sorted(decided(doubt, 1).tolist()) == [0, 1, 2, 3, 4, 5]
+    assert len(decided(torch.tensor([5.0]), 3)) == 1
+    assert len(decided(torch.tensor([2.0, 9.0]), 9)) == 1
+
+
+def test_an_unlikely_choice_is_never_picked():
+    logits = torch.tensor([[8.0, 8.0, 0.0, -3.0]]).expand(1000, 4)
+    dice = torch.linspace(0.0, 1.0, 1000)
+    chosen = picked(logits, dice)
+    assert set(chosen.tolist()) == {0, 1}
+    assert abs(float((chosen == chosen[0]).float().mean()) - 0.5) < 0.01
+
+
+def test_some_chunks_are_all_hidden_some_all_known_and_others_between():
+    share = known_patches(torch.Size((400, 2)), torch.Generator().manual_seed(0)).flatten(1).float().mean(1)
+    assert 0.08 < (share == 0).float().mean() < 0.25
+    assert 0.15 < (share == 1).float().mean() < 0.35
+    assert ((share > 0.1) & (share < 0.9)).float().mean() > 0.3
+
+
+def test_weights_without_a_layout_network_draw_as_before(weights):
+    plain = RoomsModel(weights / "plain.safetensors")
+    assert plain.inventor is None
+    assert load_layout_weights(weights / "plain.safetensors") is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_new_view_is_invented_the_same_way_from_the_same_seed(weights, dtype):
+    model = RoomsModel(weights / "layout.safetensors", dtype=dtype)
+    state = left_the_room(model)
+    frames, step = drawn(model, state, RIGHT)
+    again, same = drawn(model, state, RIGHT)
+    assert np.array_equal(frames, again)
+    assert torch.equal(step.block.kv, same.block.kv)
+    other, _ = drawn(model, replace(state, seed=7), RIGHT)
+    assert not np.array_equal(frames, other)
+    later, _ = drawn(model, replace(state, chunk_index=state.chunk_index + 1), RIGHT)
+    assert not np.array_equal(frames, later)
+
+
+def test_what_memory_shows_is_drawn_as_without_the_layout_network(weights):
+    plain, inventive = (RoomsModel(weights / f"{name}.safetensors") for name in ("plain", "layout"))
+    assert plain.fingerprint != inventive.fingerprint
+    beginning = plain.begin(900_100)
+    blocks = [
+        RecalledBlock(index, index, chunk.block.kv, chunk.block.side, chunk.block.footprint, chunk.block.poses)
+        for index, chunk in enumerate(beginning.chunks[:2])
+    ]
+    hardly = (Controls(mouse_dx=1.0),) * 2
+    seen, _ = drawn(plain, beginning.state, hardly, blocks)
+    same, _ = drawn(inventive, beginning.state, hardly, blocks)
+    assert np.array_equal(seen, same)
+
+
+def test_inventing_writes_to_nothing_that_was_remembered(weights):
+    model = RoomsModel(weights / "layout.safetensors")
+    state = drawn(model, left_the_room(model), RIGHT)[1].state
+    before = {name: tensor.clone() for name, tensor in model.dump(state).tensors.items()}
+    drawn(model, state, (Controls(mouse_dx=80.0),) * 2)
+    for name, tensor in model.dump(state).tensors.items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def test_the_layout_network_reads_what_the_drawing_network_wrote(teacher):
+    torch.manual_seed(3)
+    layout = LayoutNetwork(64, 2).bfloat16()
+    torch.nn.init.normal_(layout.layers[0].join.weight, std=0.1)
+    latents = torch.randn(2, TOKENS, CHANNELS)
+    with torch.no_grad():
+        kept = teacher.drawing.encode(latents, torch.zeros(2))
+        remembered = [(torch.rand(2, 1, 5, 64).bfloat16(),) * 2 for _ in kept]
+        hidden = torch.zeros(1, 2, TOKENS, dtype=torch.bool)
+        alone = layout.look(latents[None], hidden, mates_of(CAMERAS), [])
+        together = layout.look(latents[None], hidden, mates_of(CAMERAS), remembered)
+    assert turned(teacher.drawing, CAMERAS, []) == []
+    assert not torch.equal(alone, together)
+
+
+def run(trainer, steps):
+    return [float(trainer.train(trainer.batch(trainer.step)).total.detach()) for _ in range(steps)]
+
+
+def test_a_resumed_run_ends_with_the_same_weights(teacher, tmp_path):
+    whole = LayoutTrainer(5, teacher, samples=1)
+    losses = run(whole, 8)
+    first = LayoutTrainer(5, teacher, samples=1)
+    run(first, 3)
+    first.save(tmp_path / "checkpoint.safetensors")
+    second = LayoutTrainer.resume(tmp_path / "checkpoint.safetensors", teacher.drawing, teacher.basis)
+    assert second.step == 3
+    assert run(second, 5) == losses[3:]
+    for name, master in whole.masters.weights.items():
+        assert torch.equal(master, second.masters.weights[name]), name
+        assert torch.equal(whole.masters.ema[name], second.masters.ema[name]), name
+
+
+def test_a_run_is_not_resumed_beside_another_drawing_network(teacher, tmp_path):
+    LayoutTrainer(5, teacher, samples=1).save(tmp_path / "checkpoint.safetensors")
+    other = RoomsNetwork(64, 2).bfloat16()
+    with pytest.raises(ValueError, match="other weights"):
+        LayoutTrainer.resume(tmp_path / "checkpoint.safetensors", other, teacher.basis)
+
+
+def test_training_lowers_the_loss_and_leaves_the_drawing_network_alone(teacher):
+    before = {name: tensor.clone() for name, tensor in teacher.drawing.state_dict().items()}
+    losses = run(LayoutTrainer(1, teacher, samples=1), 24)
+    assert np.mean(losses[-6:]) < 0.95 * np.mean(losses[:4])
+    for name, tensor in teacher.drawing.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
