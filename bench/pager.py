@@ -20,7 +20,6 @@ from bench.pager_foresee import Foreseer
 from bench.pager_measure import percentile, slope
 from bench.pager_rule import rule_of
 from bench.pager_scale import FAST_TIME, Scale, scale_of
-from bench.pager_sink import SinkingPager
 from bench.pager_trace import TRAJECTORIES, trace
 from bench.pager_walk import COUNTER, POLICIES, WORLD, Record, Terms, Walk
 from bench.report import command_line, write_report
@@ -29,11 +28,13 @@ from server.pager.budgets import Budgets
 from server.pager.capacity import Geometry
 from server.pager.errors import BudgetError, WorldFault
 from server.pager.move.disk import RealDisk
+from server.pager.pager import Pager
 from server.plan import load_geometry, num_bytes
 from server.trace import TraceChunk, TraceError
 from shared.tiers import PagerStats, Tier
 
 EXTRAPOLATORS = ("ours", "constant-velocity", "oracle", "none")
+EVICTIONS = {"ours": "relevance", "lru": "lru", "fifo": "fifo"}  # the pager's own names
 WARM_UP_BLOCKS = 4
 FLUSH_S = 60.0
 
@@ -49,6 +50,7 @@ class Run:
     chunk_ms: float = 1200.0
     policy: str = "live"
     extrapolator: str = "ours"
+    eviction: str = "ours"
     codec: str = "int4"
     read_gbps: float = 0.0  # 0: as fast as the disk is
     recompute_ms: float = 585.5
@@ -66,7 +68,15 @@ def walk_record(run: Run, folder: Path) -> tuple[Scale, Record, PagerStats]:
     scale = scale_of(run.geometry, run.codec, fast=run.fast)
     disk = ThrottledDisk(scale.read_bytes_per_s(run.read_gbps)) if run.read_gbps else RealDisk()
     budgets = scale.budgets(run.budgets, run.k)
-    pager = SinkingPager(scale.run.spec, "be7c4", budgets, max_recall=run.k, disk=disk, piece_bytes=scale.piece_bytes)
+    pager = Pager(
+        scale.run.spec,
+        "be7c4",
+        budgets,
+        max_recall=run.k,
+        disk=disk,
+        eviction=EVICTIONS[run.eviction],
+        piece_bytes=scale.piece_bytes,
+    )
     alive = np.array([chunk.leaves_block for chunk in run.chunks])
     foreseer = Foreseer(run.extrapolator, run.chunks, run.geometry, rule_of(run.chunks, alive, run.k), WORLD)
     terms = Terms(run.policy, scale.real_s(run.chunk_ms), scale.real_s(run.recompute_ms), run.from_nvme)
@@ -106,6 +116,7 @@ def _figures(run: Run, scale: Scale, record: Record, stats: PagerStats) -> dict[
         "trace_chunks": num,
         "policy": run.policy,
         "extrapolator": run.extrapolator,
+        "eviction": run.eviction,
         "stalls": record.stalls,
         "preempted": record.preempted,
         "longest_wait_ms": round(max(waits), 4),
@@ -164,6 +175,7 @@ def main(argv: Sequence[str]) -> int:
             options.chunk_ms,
             options.policy,
             options.extrapolator,
+            options.eviction,
             options.codec,
             options.read_gbps,
             options.recompute_ms,
@@ -197,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--read-gbps", type=float, default=0.0, help="throttle reads; 0: do not")
     parser.add_argument("--policy", choices=POLICIES, default="live")
     parser.add_argument("--extrapolator", choices=EXTRAPOLATORS, default="ours")
-    parser.add_argument("--eviction", choices=["ours"], default="ours", help="others: python -m bench eviction")
+    parser.add_argument("--eviction", choices=EVICTIONS, default="ours", help="an oracle: python -m bench eviction")
     parser.add_argument("--codec", choices=["int4", "bf16"], default="int4", help="bf16: stored verbatim")
     parser.add_argument("--recall-from", choices=["any", "nvme"], default="any")
     parser.add_argument("--recompute-ms", type=float, default=585.5, help="a block, under policy recompute")

@@ -9,15 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from bench.pager_foresee import KNOWN_SHARES, Foreseer
 from bench.pager_measure import cached_bytes, rss_bytes
-from bench.pager_sink import SinkingPager
 from models.base import Array, FreshBlock
 from server.pager.blocks import BlockKey
 from server.pager.decide.place import Plan
+from server.pager.decide.relevance import Trail
 from server.pager.heads import STALL_MS
 from server.pager.lease import Lease
+from server.pager.pager import Pager
 from server.pager.recall_buffer import RecallBuffer
+from server.trace import pose_rows
 from shared.tiers import Tier
 
 WORLD = "bench"
@@ -64,7 +68,7 @@ class Walk:
 
     def __init__(
         self,
-        pager: SinkingPager,
+        pager: Pager,
         buffer: RecallBuffer,
         foreseer: Foreseer,
         terms: Terms,
@@ -80,7 +84,9 @@ class Walk:
         self._alive = alive
         self._folder = folder
         self._before: set[BlockKey] = set()
-        self._unsunk: list[BlockKey] = []
+        self._leaving: list[BlockKey] = []  # left by chunks, and on their way down to NVME; replaced, never changed
+        self._poses = pose_rows(foreseer.chunks)[:, 0]  # [B, 5]
+        self._ids = np.flatnonzero([chunk.leaves_block for chunk in foreseer.chunks])
         self.record = Record()
         pager.stats(COUNTER)
         pager.foresee(COUNTER, lambda: [(-1e9, [BlockKey(WORLD, 0)])])  # so that it hears of this world's moves
@@ -93,14 +99,19 @@ class Walk:
             self._chunk(index)
             self._bury(index)
             if chunks[index].leaves_block:
-                self._pager.commit(BlockKey(WORLD, index), self._fresh(index))
-                self._unsunk.append(BlockKey(WORLD, index))
+                self._commit(BlockKey(WORLD, index))
             self.record.chunks_ms.append((time.perf_counter() - begin_s) * 1e3)
             if index % every == 0:
                 self.record.rss.append((index, rss_bytes()))
                 self.record.cached.append((index, cached_bytes(self._folder)))
         self._take_totals()
         return self.record
+
+    def _commit(self, key: BlockKey) -> None:
+        self._pager.commit(key, self._fresh(key.block))
+        if self._terms.from_nvme:
+            self._pager.spill([key])
+            self._leaving = [*self._above_nvme(self._leaving), key]
 
     def _chunk(self, index: int) -> None:
         """Recall what the chunk wants, then compute for as long as a chunk takes, and plan meanwhile."""
@@ -114,7 +125,7 @@ class Walk:
         self.record.decode_ms.append((time.perf_counter() - begin_s) * 1e3)
         if self._terms.from_nvme:
             lease.release()
-            self._pager.sink(WORLD, keys)
+            self._pager.spill(keys)
             self._before = set()
         self._compute(index, begin_s, plan_s)
         lease.release()
@@ -141,23 +152,23 @@ class Walk:
         chunk_s = self._terms.chunk_s
         for share in KNOWN_SHARES:
             _sleep_until(begin_s + share * chunk_s)
-            if self._terms.from_nvme:
-                self._sink_durable()
             if self._terms.policy in PREFETCHING:
-                self._pager.foresee(WORLD, lambda share=share: self._plan(index, share, plan_s))
+                self._pager.foresee(WORLD, lambda share=share: self._plan(index, share, plan_s), self._trail(index))
         _sleep_until(begin_s + chunk_s)
 
     def _plan(self, index: int, share: float, begin_s: float) -> Plan:
         """Pager thread. What has to come from NVME is planned only once it is nowhere else."""
         plan = self._foreseer.plan(index, share, begin_s, self._terms.chunk_s)
-        unsunk = set(self._unsunk) if self._terms.from_nvme else set[BlockKey]()
-        return [(due_s, [key for key in keys if key not in unsunk]) for due_s, keys in plan]
+        above = set(self._above_nvme(self._leaving))
+        return [(due_s, [key for key in keys if key not in above]) for due_s, keys in plan]
 
-    def _sink_durable(self) -> None:
-        """Each new block leaves DRAM as soon as NVME has it."""
-        durable = [key for key in self._unsunk if self._pager.is_durable(key)]
-        self._unsunk = [key for key in self._unsunk if key not in durable]
-        self._pager.sink(WORLD, durable)
+    def _above_nvme(self, keys: Sequence[BlockKey]) -> list[BlockKey]:
+        return [key for key, tiers in zip(keys, self._pager.tiers_of(keys), strict=True) if tiers != {Tier.NVME}]
+
+    def _trail(self, index: int) -> Trail:
+        """Where the head has been when it draws chunk `index`: what the pager forgets by."""
+        ids = self._ids[: np.searchsorted(self._ids, index)]
+        return Trail(WORLD, ids, self._poses[ids], self._poses[index], self._terms.chunk_s, self._alive[ids])
 
     def _note(self, index: int, keys: tuple[BlockKey, ...], here: Sequence[bool], lease: Lease, wait_ms: float) -> None:
         record = self.record
