@@ -56,6 +56,7 @@ def pictures_of(model: RoomsModel, seed: int, num_chunks: int) -> Pictures:
     return Pictures(out.frames[is_invented(out, seeded)], true.frames[is_invented(true, seeded)])
 
 
+@torch.enable_grad()
 def train(pictures: Pictures, choosing: Pictures, num_steps: int, seed: int) -> JudgeNetwork:
     """Return the network that told best apart the worlds for choosing, among a few moments of one training."""
     torch.manual_seed(seed)
@@ -72,7 +73,9 @@ def train(pictures: Pictures, choosing: Pictures, num_steps: int, seed: int) -> 
         rates.step()
         if (step + 1) % max(1, num_steps // _CHECKS) == 0:
             accuracy = right_share(Judge(network, "", ""), choosing)
-            print(f"step {step + 1} loss {float(error):.3f} accuracy {accuracy:.3f}", file=sys.stderr, flush=True)
+            print(
+                f"step {step + 1} loss {float(error.detach()):.3f} accuracy {accuracy:.3f}", file=sys.stderr, flush=True
+            )
             network.train()
             if accuracy > best_accuracy:
                 best_accuracy = accuracy
