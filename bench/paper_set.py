@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 GB = 1_000_000_000
 RATES_GBPS = (1.0, 0.5, 0.25, 0.15, 0.1)
+TAIL_RATES_GBPS = (0.25, 0.15, 0.1)  # around and below the critical one
 SWEEP_POLICIES = ("live", "on-demand", "recompute", "wait")
 TAIL_POLICIES = ("on-demand", "wait")
 SWEEP_CHUNKS = 60
@@ -46,13 +47,13 @@ def sweep_name(trace: str, policy: str, rate: float) -> str:
     return f"throttle-{trace}-{policy}-{rate:g}"
 
 
-def sweep(trace: str, policy: str) -> list[Entry]:
+def sweep(trace: str, policy: str, rates: Sequence[float]) -> list[Entry]:
     """Reads throttled from fast to slow. GPU and DRAM are as small as can be walked with, so that recalls are read."""
     flags = ("--trace", trace, "--chunks", SWEEP_CHUNKS, "--policy", policy, "--gpu", "2.4GB", "--dram", "0.7GB")
     waits_s = 0.0 if policy == "live" else 40.0
     return [
         pager(sweep_name(trace, policy, rate), 80.0 + waits_s * 0.1 / rate, *flags, "--read-gbps", f"{rate:g}")
-        for rate in RATES_GBPS
+        for rate in rates
     ]
 
 
@@ -91,8 +92,8 @@ ROOMS = ("--geometry", "rooms", "--chunk-ms", 167, "--k", 4, "--gpu", "12MB", "-
 ROOMS_RUNS = [pager(trace, 65.0, "--trace", trace, *ROOMS, nvme="0.1GB") for trace in ROOMS_TRACES]
 GRID = Entry("grid", ("bench.pager_grid",), 180.0)
 SWEEPS = [
-    *(entry for policy in SWEEP_POLICIES for entry in sweep("a_yaw", policy)),
-    *(entry for policy in TAIL_POLICIES for entry in sweep("b1_ws", policy)),
+    *(entry for policy in SWEEP_POLICIES for entry in sweep("a_yaw", policy, RATES_GBPS)),
+    *(entry for policy in TAIL_POLICIES for entry in sweep("b1_ws", policy, TAIL_RATES_GBPS)),
 ]
 ENTRIES: list[Entry] = [*MODEL_RUNS, *LONG_RUNS, *FORCED_RUNS, *ROOMS_RUNS, GRID, *SWEEPS]
 

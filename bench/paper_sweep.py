@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bench.paper_figures import Form, Report, Table, cell, chunk_time, long_waits, share, size, waits
-from bench.paper_set import RATES_GBPS, SWEEP_POLICIES, TAIL_POLICIES, sweep_name
+from bench.paper_set import RATES_GBPS, SWEEP_POLICIES, TAIL_POLICIES, TAIL_RATES_GBPS, sweep_name
 from server.pager.capacity import SHIPPED, critical_read_gbps
 from server.pager.layout import SlotLayout
 
@@ -27,8 +27,10 @@ SWEEP_FORMS: Sequence[Form] = (
 )
 
 
-def _sweep_rows(reports: Mapping[str, Report], trace: str, policies: Sequence[str]) -> list[tuple[str, ...]]:
-    names = [(rate, policy, sweep_name(trace, policy, rate)) for rate in RATES_GBPS for policy in policies]
+def _sweep_rows(
+    reports: Mapping[str, Report], trace: str, policies: Sequence[str], rates: Sequence[float]
+) -> list[tuple[str, ...]]:
+    names = [(rate, policy, sweep_name(trace, policy, rate)) for rate in rates for policy in policies]
     return [(f"{rate:g}", policy, *(cell(reports, name, form) for form in SWEEP_FORMS)) for rate, policy, name in names]
 
 
@@ -38,12 +40,14 @@ def throttled(reports: Mapping[str, Report]) -> Table:
         "60 chunks a point, GPU and DRAM as small as they may be. Paper: the median wait stays 0 down to 0.25 GB/s and "
         f"fails at 0.1; on-demand stalls at every rate. {_critical(reports, 'a_yaw')}"
     )
-    return Table("Reads throttled, a_yaw", words, SWEEP_HEADER, _sweep_rows(reports, "a_yaw", SWEEP_POLICIES))
+    return Table(
+        "Reads throttled, a_yaw", words, SWEEP_HEADER, _sweep_rows(reports, "a_yaw", SWEEP_POLICIES, RATES_GBPS)
+    )
 
 
 def _critical(reports: Mapping[str, Report], trace: str) -> str:
     """What the analytical model says of the sweep: by all new blocks, and by those that were really read."""
-    report = reports.get(sweep_name(trace, "on-demand", RATES_GBPS[0]))
+    report = reports.get(sweep_name(trace, "on-demand", RATES_GBPS[2]))
     if report is None:
         return ""
     block_bytes, chunk_ms = SlotLayout(SHIPPED["matrix-game-2"].spec).moved_bytes, report["given_chunk_ms"]
@@ -57,7 +61,7 @@ def _critical(reports: Mapping[str, Report], trace: str) -> str:
 
 def tail(reports: Mapping[str, Report]) -> Table:
     """Prefetching against on-demand on the walk where the paper's prefetch had the worse tail."""
-    rows = _sweep_rows(reports, "b1_ws", TAIL_POLICIES)
+    rows = _sweep_rows(reports, "b1_ws", TAIL_POLICIES, TAIL_RATES_GBPS)
     words = (
         "Paper: below the critical rate the prefetch backlog can make the tail worse than on-demand. "
         f"{_critical(reports, 'b1_ws')} {_verdict(reports)}"
