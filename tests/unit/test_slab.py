@@ -46,11 +46,14 @@ def read(slab, slot, block, generation, is_cancelled=lambda: False):
 
 
 class CountingDisk(BadDisk):
-    """Remembers how long each read and write was, in order."""
+    """Remembers how long each read and write was, in order, and what was let go of from the page cache."""
 
     def __init__(self, below):
         super().__init__(below)
-        self.calls = []
+        self.calls, self.dropped = [], []
+
+    def drop_cache(self, fd, offset, num_bytes):
+        self.dropped.append((offset, num_bytes))
 
     def read(self, fd, into, offset):
         self.calls.append(("read", len(into)))
@@ -86,6 +89,20 @@ def test_a_cancelled_read_stops_between_two_pieces():
     assert fault.error == "cancelled"
     assert not fault.is_damaged
     assert len(disk.calls) == 3 < NUM_PIECES
+
+
+@pytest.mark.parametrize("end", ["good", "cancelled", "damaged", "failed"])
+def test_without_direct_io_the_page_cache_is_let_go_of_however_a_read_ends(end):
+    disk = CountingDisk(RamDisk())
+    disk.trouble.refuses_direct = True
+    slab = opener(disk).open(FOLDER).slab
+    write(slab, 3, 1, 1)
+    assert not slab.is_direct
+    disk.dropped.clear()
+    disk.trouble.read_errors.extend([errno.EIO] if end == "failed" else [])
+    fault, _ = read(slab, 3, 2 if end == "damaged" else 1, 1, is_cancelled=lambda: end == "cancelled")
+    assert (fault is None) == (end == "good")
+    assert disk.dropped == [(slot_at(LAYOUT, 3), LAYOUT.moved_bytes)]
 
 
 def test_a_write_waits_for_reads_but_not_for_ever():
@@ -139,6 +156,18 @@ def test_blocks_are_found_by_their_own_headers_when_the_log_is_gone():
     assert opened.held == {slot: Held(10 + slot, 1 + slot) for slot in range(4)}
     assert any("found by their own headers" in note for note in opened.notes)
     assert all(read(opened.slab, slot, 10 + slot, 1 + slot)[0] is None for slot in range(4))
+
+
+def test_after_a_kill_only_the_headers_of_logged_blocks_are_read():
+    disk = CountingDisk(RamDisk())
+    slab = opener(disk).open(FOLDER).slab
+    for block in range(4):
+        write(slab, block, 10 + block, 1 + block)
+    disk._below._locked.clear()
+    disk.calls.clear()
+    opened = opener(disk).open(FOLDER)
+    assert len(opened.held) == 4
+    assert LAYOUT.moved_bytes not in [size for kind, size in disk.calls if kind == "read"]
 
 
 def test_a_slot_whose_header_no_server_of_ours_can_have_written_is_free():

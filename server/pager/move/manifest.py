@@ -118,10 +118,9 @@ def unpack_record(data: bytes, salt: int, sequence: int) -> Record | None:
     if len(check) != _CHECK_BYTES or xxhash.xxh3_128_digest(body, seed=salt) != check:
         return None
     magic, kind, slot, block, generation, found = _RECORD.unpack(body)
-    if magic != _RECORD_MAGIC or found != sequence or not Kind.OPENED <= kind <= Kind.CLOSED:
+    limit = MAX_OPENINGS if kind == Kind.OPENED else MAX_GENERATION  # a hash is no signature: anybody can write one
+    if magic != _RECORD_MAGIC or found != sequence or not Kind.OPENED <= kind <= Kind.CLOSED or generation >= limit:
         return None
-    if generation >= (MAX_OPENINGS if kind == Kind.OPENED else MAX_GENERATION):
-        return None  # a hash is no signature: whoever made this file made it to break us
     return Record(Kind(kind), slot, block, generation)
 
 
@@ -259,10 +258,9 @@ def read_log(disk: DiskIO, fd: int) -> FoundLog | None:
     if size > _MAX_LOG_BYTES:
         return None
     data = bytearray(size)
-    if size:
-        read_fully(disk, fd, memoryview(data), 0)
-    half = size // 2
-    regions = [region for part in (data[:half], data[half:]) if (region := read_region(bytes(part)))]
+    read_fully(disk, fd, memoryview(data), 0)
+    halves = (data[: size // 2], data[size // 2 :])
+    regions = [region for half in halves if (region := read_region(bytes(half)))]
     if not regions:
         return None
     newest = max(regions, key=lambda region: region.salt)

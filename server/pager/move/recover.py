@@ -209,14 +209,15 @@ class SlabOpener:
             state.opening = max(state.opening, found.generation // GENERATIONS_PER_OPENING)
             held = Held(found.block, found.generation)
             state.newest = max(state.newest, found.generation)
-            is_whole = log.may_adopt(found.generation) and self._is_whole(fd, slot, slot_view, found)
-            if is_whole or log.held.get(slot) == held:
+            is_logged = log.held.get(slot) == held
+            if is_logged or (log.may_adopt(held.generation) and self._is_whole(fd, slot, slot_view, found)):
                 state.held[slot] = held
         return state
 
     def _is_whole(self, fd: int, slot: int, into: memoryview, expected: Identity) -> bool:
-        data = into[: self.layout.moved_bytes]
-        read_fully(self.disk, fd, data, slot_at(self.layout, slot))
+        data, at = into[: self.layout.moved_bytes], slot_at(self.layout, slot)
+        read_fully(self.disk, fd, data, at)
+        self.disk.drop_cache(fd, at, len(data))
         return fault_in(data, self.layout, expected) is None
 
     def _probe_direct(self, path: Path) -> int | None:

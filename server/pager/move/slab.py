@@ -5,7 +5,8 @@ is free is the pager thread's business. Order of a write: data, sync, record, sy
 exception; whatever does not check is a fault.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,23 +81,14 @@ class Slab:
         self, slot: int, block: int, generation: int, into: memoryview, is_cancelled: Callable[[], bool]
     ) -> ReadFault | None:
         """Fill `into` with the block and check it. Returns None when it is good; otherwise `into` is undefined."""
-        at = slot_at(self._layout, slot)
-        size = self._layout.moved_bytes
         check = Check(self._layout, Identity(self.fingerprint, self.store_id, block, generation))
         with self._readers:
             try:
-                for start in range(0, size, self._piece_bytes):
-                    if is_cancelled():
-                        return ReadFault("cancelled")
-                    end = min(size, start + self._piece_bytes)
-                    read_fully(self._disk, self._fd, into[start:end], at + start)
-                    if words := check.arrived(into, end):
-                        return ReadFault(words, is_damaged=True)
-                if not self.is_direct:
-                    self._disk.drop_cache(self._fd, at, size)
+                return self._read_pieces(slot, into, check, is_cancelled)
             except OSError as error:
                 return ReadFault(f"the disk could not read it: {error}")
-        return None
+            finally:
+                self._drop_cache([slot])
 
     def write(self, items: Sequence[SlotWrite]) -> list[Written]:
         """Make a group of slots durable: all data, one sync, all records, one sync."""
@@ -109,8 +101,7 @@ class Slab:
             # A failed sync may have thrown the pages away: it is not tried again, and the slots are not trusted.
             for index in good:
                 results[index] = Written(error, is_slot_bad=True)
-        if not self.is_direct:
-            self._drop_cache(items)
+        self._drop_cache(item.slot for item in items)
         return results
 
     def erase(self, slots: Sequence[int]) -> str | None:
@@ -122,6 +113,19 @@ class Slab:
             self._hands.close()
         self._disk.close(self._fd)
         self._manifest.close()
+
+    def _read_pieces(
+        self, slot: int, into: memoryview, check: Check, is_cancelled: Callable[[], bool]
+    ) -> ReadFault | None:
+        at, size = slot_at(self._layout, slot), self._layout.moved_bytes
+        for start in range(0, size, self._piece_bytes):
+            if is_cancelled():
+                return ReadFault("cancelled")
+            end = min(size, start + self._piece_bytes)
+            read_fully(self._disk, self._fd, into[start:end], at + start)
+            if words := check.arrived(into, end):
+                return ReadFault(words, is_damaged=True)
+        return None
 
     def _write_data(self, items: Sequence[SlotWrite]) -> list[Written]:
         """All pieces of all slots, `num_hands` at a time, so that the disk does not wait for the next call."""
@@ -160,12 +164,13 @@ class Slab:
             return f"the disk could not write the log: {error}"
         return None
 
-    def _drop_cache(self, items: Sequence[SlotWrite]) -> None:
-        try:
-            for item in items:
-                self._disk.drop_cache(self._fd, slot_at(self._layout, item.slot), self._layout.moved_bytes)
-        except OSError:
-            pass  # only an advice; the page cache is then bounded by the kernel alone
+    def _drop_cache(self, slots: Iterable[int]) -> None:
+        """Without direct IO, let go of what the page cache holds of these slots, however their move ended."""
+        if self.is_direct:
+            return
+        with suppress(OSError):  # only an advice; the page cache is then bounded by the kernel alone
+            for slot in slots:
+                self._disk.drop_cache(self._fd, slot_at(self._layout, slot), self._layout.moved_bytes)
 
 
 def slot_at(layout: SlotLayout, slot: int) -> int:
