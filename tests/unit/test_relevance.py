@@ -8,13 +8,14 @@ import pytest
 from bench.eviction import COLUMNS, gap_closed, simulate
 from bench.pager_trace import trajectory
 from server.pager.capacity import SHIPPED
-from server.pager.decide.relevance import NO_COVER, Outlook, Trail, cover_of
+from server.pager.decide.relevance import REPRESENTS, Outlook, Trail, wanted_by
+from server.pager.decide.views import again, earlier_visits
 from server.trace import TraceChunk, with_wanted
 from shared.pose import Pose
 
 SLOTS = 15  # what 2 GB hold
-WITH_RETURNS = ("a_yaw", "b1_ws", "square", "figure-8")
-OTHERS = ("out-and-back", "random")
+WITH_RETURNS = ("a_yaw", "b1_ws", "square", "figure-8", "out-and-back")
+ALL = (*WITH_RETURNS, "random", "long-round-trip")
 
 
 def straight(count):
@@ -37,16 +38,53 @@ def first_to_go(poses, idle):
     return list(idle)[int(np.argmin(worths))]
 
 
+def covers(poses, alive=None):
+    found = outlook(poses, alive)
+    found.worths([0], [0.0])
+    return found._covers
+
+
 def test_a_view_that_an_older_block_covers_goes_before_the_older_one():
-    assert cover_of(turning(44), 30, None) == 9
-    assert cover_of(turning(44), 10, None) == NO_COVER
+    assert covers(turning(44))[30] == 9
+    assert covers(turning(44))[10] == REPRESENTS
     assert first_to_go(turning(44), {9: 24, 30: 1}) == 30
 
 
 def test_what_covered_a_view_and_is_gone_covers_it_no_more():
     alive = np.ones(44, dtype=np.bool_)
+    found = outlook(turning(44))
+    found.worths([0], [0.0])
     alive[9] = False
-    assert cover_of(turning(44), 30, alive) == NO_COVER
+    found.move_on(Trail("w", np.arange(44), turning(44), turning(44)[-1], 1.0, alive))
+    found.worths([0], [0.0])
+    assert found._covers[30] == REPRESENTS
+
+
+def test_another_line_of_moments_is_looked_at_anew():
+    found = outlook(turning(44))
+    found.worths([0], [0.0])
+    other = np.concatenate([np.arange(10), np.arange(50, 60)])
+    found.move_on(Trail("w", other, straight(20), straight(20)[-1], 1.0))
+    assert len(found.worths([3, 55, 30], [1.0, 1.0, 1.0])) == 3
+    assert (found._covers == covers(straight(20))).all()
+
+
+def test_a_view_wants_the_oldest_of_those_that_saw_as_much_and_then_what_is_beside_it():
+    poses = np.concatenate([turning(3), turning(3)])
+    picks = wanted_by(np.zeros((1, 5)), poses)[0]
+    assert picks[0] == 0
+    assert not {3, 4, 5} & set(picks)
+
+
+def test_who_comes_home_facing_the_other_way_is_known_to_be_on_the_way_back():
+    out = straight(20)
+    home = out[::-1][:6].copy()
+    home[:, 3] = np.pi
+    path = np.concatenate([out, home])
+    assert earlier_visits(path)[0] == 14
+    views, worth = again(path)
+    assert views[0].tolist() == [0.0, 0.0, 13.0, 0.0 + np.pi, 0.0]
+    assert worth[0] == worth.max()
 
 
 def test_on_the_way_back_what_lies_ahead_outlives_what_was_passed():
@@ -76,12 +114,12 @@ def test_on_walks_that_return_at_least_half_of_the_gap_to_the_oracle_is_closed(n
     assert gap_closed(scores(name)) >= 0.5
 
 
-@pytest.mark.parametrize("name", [*WITH_RETURNS, *OTHERS])
+@pytest.mark.parametrize("name", ALL)
 def test_ours_is_never_more_than_two_points_below_lru(name):
     assert scores(name)["ours"].hit_share >= scores(name)["lru"].hit_share - 0.02
 
 
-@pytest.mark.parametrize("name", [*WITH_RETURNS, *OTHERS])
+@pytest.mark.parametrize("name", ALL)
 def test_no_policy_beats_the_oracle(name):
     best = max(score.hit_share for score in scores(name).values())
     assert scores(name)["belady"].hit_share == best

@@ -1,33 +1,26 @@
-"""What to forget first: how soon some likely view will want a block again. Pure; numpy at most.
+"""What to forget last: what some likely view will want soon. Pure; numpy at most.
 
-A `Trail` is what a head has seen; an `Outlook` is what follows from it for each block.
+A `Trail` is where a head has been; an `Outlook` is what follows from it for each block. Nothing here knows a model:
+what a view wants is taken from its overlap with the views that blocks were drawn from.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from server.pager.decide.views import Flags, Floats, Indices, likely_views, overlap
 
-M_PER_RAD = 2.0  # a radian of turning is as far as so many metres
-NEAR_M = 1.5  # a place is the same place within this
-RECENT = 4  # chunks that are too young to be a return
-NUM_PLACES = 4  # earlier visits whose continuation is taken for likely
-REPLAYED = 80  # chunks of a continuation
-OTHER_WAY = 200.0  # chunks that it costs to have guessed the direction wrong
-HFOV_RAD = math.pi / 2
-REACH_M = 4.0
-LEAST_OVERLAP = 0.3  # from here on a view wants a block
 COVERED = 0.85  # of a view, from which on an older block is taken in its place
-COVERED_WORTH = 0.1
-RECENCY_WORTH = 0.05
-HORIZON = 20.0  # chunks after which a block that will be wanted is worth 1/e
-NO_COVER = -1
+COVERED_WORTH = 0.1  # of the older block's worth
+RECENCY_WORTH, RECENCY_CHUNKS = 0.1, 30.0  # of what was wanted just now, and after which it is worth 1/e of that
+LEAST_WORTH = 1e-9
+PICKS = 3  # blocks that a view wants
+LEAST_OVERLAP = 0.15  # from here on a view wants a block
+EQUAL_OVERLAP = 0.03  # blocks that are nearer to the best than this are as good: the oldest is taken
+SAME_VIEW_SHARE = 0.8  # of a picked block's overlap with another is taken off the other's
+MOST_CLASSIFIED = 512  # rows that are looked at for the first time at once
+REPRESENTS, UNSEEN = -1, -2  # in place of the row that covers a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +41,22 @@ class Trail:
             return self.poses
         return np.concatenate([self.poses, self.here[None]])
 
+    def rows_of(self, blocks: Sequence[int]) -> Indices:
+        """[R] the row of each block; -1 where no ancestor left it."""
+        rows = np.minimum(np.searchsorted(self.ids, blocks), len(self.ids) - 1)
+        return np.where(self.ids[rows] == np.asarray(blocks), rows, -1)
+
 
 class Outlook:
-    """What a trail says of the blocks that will be wanted. Owned by one thread; worked out when it is asked for."""
+    """What a trail says of the blocks that will be wanted. Owned by one thread; worked out when it is asked for.
+
+    Every row either represents what it shows, or is covered by an older one that does.
+    """
 
     def __init__(self) -> None:
         self._trail: Trail | None = None
-        self._views: tuple[Floats, Floats] | None = None
-        self._covers: dict[int, int] = {}  # by row: the older row that shows the same, or NO_COVER
+        self._covers: Indices = np.zeros(0, np.int64)  # [B] of each row: the row that covers it, REPRESENTS, UNSEEN
+        self._demand: Floats | None = None  # [B], of `_trail`
 
     @property
     def world(self) -> str:
@@ -64,81 +65,63 @@ class Outlook:
 
     def move_on(self, trail: Trail) -> None:
         """The head stands elsewhere, or some of its blocks are gone."""
-        old, num = self._trail, 0 if self._trail is None else min(len(trail.ids), len(self._trail.ids))
+        old, self._trail, self._demand = self._trail, trail, None
+        num = 0 if old is None else min(len(trail.ids), len(old.ids))
         if old is not None and num and trail.ids[num - 1] != old.ids[num - 1]:
-            self._covers.clear()  # it stands on another line of moments
-        self._trail = trail
-        self._views = None
+            num = 0  # it stands on another line of moments
+        fresh = np.full(len(trail.ids) - num, UNSEEN, np.int64)
+        self._covers = np.concatenate([self._covers[:num], fresh])
 
     def worths(self, blocks: Sequence[int], idle_s: Sequence[float]) -> list[float]:
         """How much a tier would miss each block, above 0, when each was wanted so many seconds ago."""
         trail = self._trail
         assert trail is not None
-        idle = np.array(idle_s) / trail.chunk_s
-        worth = RECENCY_WORTH * np.exp(-idle / HORIZON)
-        rows = np.searchsorted(trail.ids, blocks)
-        known = np.flatnonzero(rows < len(trail.ids))
-        known = known[trail.ids[rows[known]] == np.array(blocks)[known]]
-        if len(known):
-            if self._views is None:
-                self._views = likely_views(trail.path)
-            views, after = self._views
-            seen = overlap(views[:, None], trail.poses[rows[known]][None])  # [F, R]
-            soonest = np.where(seen >= LEAST_OVERLAP, after[:, None], np.inf).min(axis=0, initial=np.inf)
-            covered = np.array([self._is_covered(trail, int(row)) for row in rows[known]])
-            worth[known] += np.exp(-soonest / HORIZON) * np.where(covered, COVERED_WORTH, 1.0)
-        return [float(each) for each in np.maximum(worth, 1e-12)]
+        worths = LEAST_WORTH + RECENCY_WORTH * np.exp(-np.array(idle_s) / trail.chunk_s / RECENCY_CHUNKS)
+        if len(trail.ids):
+            if self._demand is None:
+                self._demand = self._worked_out(trail)
+            rows = trail.rows_of(blocks)
+            worths += np.where(rows >= 0, self._demand[rows], 0.0)
+        return [float(worth) for worth in worths]
 
-    def _is_covered(self, trail: Trail, row: int) -> bool:
-        cover = self._covers.get(row)
-        if cover is None or (cover != NO_COVER and trail.alive is not None and not trail.alive[cover]):
-            cover = self._covers[row] = cover_of(trail.poses, row, trail.alive)
-        return cover != NO_COVER
+    def _worked_out(self, trail: Trail) -> Floats:
+        """[B] how soon a likely view wants each row's block: 1 at once, 0 never."""
+        self._classify(trail)
+        kept = np.flatnonzero(self._covers == REPRESENTS)
+        demand = np.zeros(len(trail.ids))
+        if len(kept):
+            views, worth = likely_views(trail.path)
+            picks = wanted_by(views, trail.poses[kept])  # [F, PICKS]
+            found = picks >= 0
+            np.maximum.at(demand, kept[picks[found]], np.broadcast_to(worth[:, None], picks.shape)[found])
+            covered = np.flatnonzero(self._covers >= 0)
+            demand[covered] = COVERED_WORTH * demand[self._covers[covered]]
+        return demand
+
+    def _classify(self, trail: Trail) -> None:
+        """Find out of rows that were not looked at, or whose cover is gone, what covers them."""
+        covers, alive = self._covers, trail.alive
+        if alive is not None:
+            covers[(covers == REPRESENTS) & ~alive] = UNSEEN  # it is gone: nobody can take it
+            covers[(covers >= 0) & ~alive[covers]] = UNSEEN
+        unseen = np.flatnonzero((covers == UNSEEN) & (alive if alive is not None else True))
+        for row in unseen[:MOST_CLASSIFIED]:
+            kept = np.flatnonzero(covers[:row] == REPRESENTS)
+            same = np.flatnonzero(overlap(trail.poses[row], trail.poses[kept]) >= COVERED)
+            covers[row] = kept[same[0]] if len(same) else REPRESENTS
 
 
-def cover_of(poses: Floats, row: int, alive: Flags | None) -> int:
-    """The older row that shows nearly all of what this one shows, and is still there; NO_COVER when none is."""
-    same = overlap(poses[row], poses[:row]) >= COVERED
-    found = np.flatnonzero(same if alive is None else same & alive[:row])
-    return int(found[0]) if len(found) else NO_COVER
+def wanted_by(views: Floats, poses: Floats) -> Indices:
+    """[F, PICKS] which of the blocks drawn from `poses [B, 5]`, oldest first, each of `views [F, 5]` wants; -1: none.
 
-
-def likely_views(poses: Floats) -> tuple[Floats, Floats]:
-    """Poses that may come [F, 5], and after how many chunks each [F].
-
-    Where the walk has been here before it may go on as it did then, or the way it came; anywhere it may turn back.
+    One after the other: the oldest of those that saw nearly most of the view, less what was picked already saw.
     """
-    here, step = poses[-1], _step(poses, len(poses) - 1)
-    away = distance(poses[:-RECENT], here)
-    places = np.argsort(away, kind="stable")[:NUM_PLACES]
-    places = places[away[places] < NEAR_M]
-    views, after = [poses[-1:]], [np.zeros(1)]
-    for place in (*places, len(poses) - 1):
-        ahead, back = poses[place + 1 : place + 1 + REPLAYED], poses[max(0, place - REPLAYED) : place][::-1]
-        agrees = float(np.dot(_step(poses, int(place)), step)) >= 0.0
-        for path, is_likely in ((ahead, agrees), (back, not agrees)):
-            views.append(path)
-            after.append(np.arange(1.0, len(path) + 1.0) + (0.0 if is_likely else OTHER_WAY))
-    return np.concatenate(views), np.concatenate(after)
-
-
-def overlap(view: Floats, seen: Floats) -> Floats:
-    """How much of `view [..., 5]` was seen from `seen [..., 5]`: shared heading times nearness."""
-    turn = np.abs((view[..., 3] - seen[..., 3] + math.pi) % (2 * math.pi) - math.pi)
-    away = np.linalg.norm(view[..., :3] - seen[..., :3], axis=-1)
-    return np.maximum(0.0, 1.0 - turn / HFOV_RAD) * np.exp(-away / REACH_M)
-
-
-def distance(poses: Floats, here: Floats) -> Floats:
-    """Metres between poses, turning counted."""
-    turn = np.abs((poses[..., 3] - here[3] + math.pi) % (2 * math.pi) - math.pi)
-    return np.linalg.norm(poses[..., :3] - here[:3], axis=-1) + M_PER_RAD * turn
-
-
-def _step(poses: Floats, chunk: int) -> Floats:
-    """How the pose changed into this chunk: metres, and turning as metres [4]."""
-    if chunk == 0:
-        return np.zeros(4)
-    change = poses[chunk] - poses[chunk - 1]
-    turn = (change[3] + math.pi) % (2 * math.pi) - math.pi
-    return np.array([*change[:3], M_PER_RAD * turn])
+    worth = overlap(views[:, None], poses[None])  # [F, B]
+    picks = np.full((len(views), PICKS), -1, np.int64)
+    for turn in range(PICKS):
+        best = worth.max(axis=1)
+        pick = np.argmax(worth >= (best - EQUAL_OVERLAP)[:, None], axis=1)
+        picks[:, turn] = np.where(best >= LEAST_OVERLAP, pick, -1)
+        worth *= 1.0 - SAME_VIEW_SHARE * overlap(poses[pick][:, None], poses[None])
+        worth[np.arange(len(views)), pick] = 0.0
+    return picks
