@@ -129,7 +129,7 @@ LONG_ROWS: Sequence[tuple[str, str, Form]] = (
     ("process memory, peak", "30.7 GiB", size("rss_peak_bytes")),
     ("process memory a chunk", "flat", size("rss_slope_bytes_per_chunk")),
     ("page cache a chunk", "", size("page_cache_slope_bytes_per_chunk")),
-    ("hits on GPU / DRAM / NVME", "none from NVME", hits),
+    ("hits on GPU / DRAM / NVME, one a return", "none from NVME", hits),
     ("longest way back to a block that came from NVME", "1,981 chunks", count("longest_return_chunks")),
     ("read", "0", size("bytes_read")),
     ("written", "334 GiB", size("bytes_written")),
@@ -156,7 +156,7 @@ FORCED_ROWS: Sequence[tuple[str, str, Form]] = (
     ("chunk time: p50 / p99", "1,255.8 ms; on-demand 4.3 % longer", chunk_time),
     ("waits of more than 0.5 ms (thread kept off its core)", "0 with prefetch", long_waits),
     ("wait: median / p99 / longest", "on-demand 60.2 ms in the median", waits),
-    ("hits on GPU / DRAM / NVME", "all on NVME", hits),
+    ("hits on GPU / DRAM / NVME, one a return", "all on NVME", hits),
     ("read", "", size("bytes_read")),
     ("chunks drawn with an older set (stale)", "", share("stale_share")),
 )
@@ -192,7 +192,7 @@ def _rooms(reports: Mapping[str, Report]) -> Table:
     header = (
         "trace",
         "wanted",
-        "hits on GPU / DRAM / NVME",
+        "hits on GPU / DRAM / NVME, one a return",
         "wait: median / p99 / longest",
         "waits > 0.5 ms",
         "stale",
