@@ -217,9 +217,12 @@ def find_entry(folder: Path, log: WorldLog, at: str, resume: str) -> tuple[Entry
     """The head at which one enters, read whole; and what was refused on the way, in words. Raises WorldFault."""
     if at in log.snapshots and at not in log.branches:
         return _read_snapshot(folder, log, at), ()
-    if at and at not in log.branches:
-        raise WorldFault(f"this world has no branch and no snapshot named {at!r}. Its tree shows their names.")
     notes: list[str] = []
+    if at and at not in log.branches:
+        if not resume:
+            raise WorldFault(f"this world has no branch and no snapshot named {at!r}. Its tree shows their names.")
+        notes.append(f"Branch {at!r} was not saved before the server stopped: you are where you were before it began.")
+        at = ""
     resumed = branch_of_token(log, resume)
     for name in [at] if at else _newest_first(log, resumed):
         for kept in reversed(log.heads.get(name, [])[-STATES_KEPT:]):
@@ -250,10 +253,13 @@ def read_head(folder: Path, log: WorldLog, kept: Kept) -> RestingHead:
 
 
 def branch_of_token(log: WorldLog, token: str) -> str:
-    """The branch on which the holder of a resume token walked; empty when there is none."""
-    digest = token_hash(token) if token else b""
-    named = (name for name, heads in log.heads.items() if heads and hmac.compare_digest(heads[-1].resume_hash, digest))
-    return next(named, "") if digest else ""
+    """The branch on which the holder of a resume token walked last; empty when there is none."""
+    if not token:
+        return ""
+    digest = token_hash(token)
+    newest = [heads[-1] for heads in log.heads.values() if heads]
+    his = [kept for kept in newest if hmac.compare_digest(kept.resume_hash, digest)]
+    return max(his, key=_saved_at).name if his else ""
 
 
 def token_hash(token: str) -> bytes:
@@ -263,8 +269,12 @@ def token_hash(token: str) -> bytes:
 
 def _newest_first(log: WorldLog, resumed: str) -> list[str]:
     """The branches in the order in which one would enter them: the one that the token names, then the last walked."""
-    newest = {name: (heads[-1].created_s, heads[-1].next_id) for name, heads in log.heads.items() if heads}
+    newest = {name: _saved_at(heads[-1]) for name, heads in log.heads.items() if heads}
     return sorted(newest, key=lambda name: (name == resumed, newest[name]), reverse=True)
+
+
+def _saved_at(kept: Kept) -> tuple[float, int]:
+    return (kept.created_s, kept.next_id)
 
 
 def _lost_after(log: WorldLog, kept: Kept) -> int:
