@@ -80,6 +80,13 @@ class Drive:
             self.seat.outbox.ack(frame.id)
         self.stages_ms += [note.stages_ms for note in self.seat.take_notes() if isinstance(note, Stats)]
 
+    def arrive(self) -> None:
+        """After a jump: take the still that is shown of the place, which is no drawn frame."""
+        self.session.settle()
+        num_drawn = len(self.frames)
+        self._keep_frames()
+        del self.frames[num_drawn:]
+
     def close(self) -> None:
         """Save the head and close the world and the pager."""
         saving = self.session.end()

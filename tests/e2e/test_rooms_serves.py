@@ -3,7 +3,7 @@
 import signal
 
 from bench.drift import true_liveliness
-from bench.identity import run
+from bench.identity_cases import Trial, run_case
 from client.headless import walk
 from client.wire import Visit
 from models.rooms.model import RoomsModel
@@ -24,9 +24,11 @@ def test_a_walk_through_rooms_shows_frames_leaves_blocks_and_continues(tmp_path)
     assert pictures[0].chunk > report.chunks // 2
 
 
-def test_where_a_block_of_rooms_lives_never_changes_what_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(RoomsModel(), 12, None) == 0
+def test_where_a_block_of_rooms_lives_never_changes_what_is_drawn(tmp_path):
+    case = run_case(Trial("rooms", RoomsModel(), 450_000, lead_chunks=2, scratch=tmp_path), "tiers")
+    assert case["differing_bytes"] == 0
+    assert case["compared_bytes"] >= 450_000
+    assert case["moved_bytes"] > 0
 
 
 def test_the_truth_that_drift_is_held_against_is_lively():

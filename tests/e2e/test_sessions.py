@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.drive import start
-from bench.identity import budgets_by_tier, differing_bytes, run
+from bench.identity import budgets_by_tier, differing_bytes
 from client.routes import route
 from models.plain import PlainModel, read_label
 from server.pager.budgets import buffer_bytes
@@ -31,11 +31,6 @@ def small_budgets(model):
     layout = SlotLayout(model.kv_spec)
     slot, buffer = layout.slot_bytes, buffer_bytes(layout, model.max_recall, model.dtype)
     return Budgets(2 * model.max_recall * slot + buffer + 2 * slot, 12 * slot, 400 * slot)
-
-
-def test_where_a_block_lives_never_changes_what_is_drawn(model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(model, 60, str(tmp_path / "identity.json")) == 0
 
 
 def test_looking_around_twice_recalls_from_memory_and_from_disk(model, tmp_path):
