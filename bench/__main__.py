@@ -14,6 +14,7 @@ BENCHES = {
     "pager": "prefetch, stalls and bytes of a walk, against the real pager",
     "paper": "the paper's claims beside ours: runs the set, writes docs/paper.md",
     "pictures": "the README's pictures: the forgetting curve, and a place seen again",
+    "planner": "a search that goes back and forks, and rollouts a second",
     "record": "walk a real session, and keep the walk as a trace for the pager bench",
     "recall": "how long a recall takes, whatever the disk does; input to plan",
     "revisit": "is it still there? return to a place, with and without recall",
