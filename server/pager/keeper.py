@@ -107,6 +107,8 @@ class Keeper:
     def _handle(self, message: Message) -> None:
         match message:
             case MoveDone():
+                if message.move.route is Route.READ:
+                    self._view.pace.end(message.move.key, self._clock(), is_whole=not message.has_failed)
                 self._traffic.done(message)
             case Commit():
                 self._commit(message)
@@ -219,12 +221,14 @@ class Keeper:
         self._room.give_up_spilled()
         self._encode(now_s)
         wants = pressing(self._view.wants, stood_still_for(heads, now_s), self._view)
-        self._cancel(wants)
+        self._cancel(wants, now_s)
         for step in place(list(wants.values()), self._view, now_s):
             block = self._table.blocks[step.key]
             if isinstance(step, Drop):
                 self._drop(block, step.tier)
             else:
+                if step.to is Tier.DRAM:
+                    self._view.pace.begin(step.key, now_s)
                 self._traffic.fetch(block, step.to)
         self._write(now_s)
         self._publish()
@@ -242,9 +246,9 @@ class Keeper:
         if tier is Tier.GPU:
             self._free_gpu()
 
-    def _cancel(self, wants: Mapping[BlockKey, Want]) -> None:
+    def _cancel(self, wants: Mapping[BlockKey, Want], now_s: float) -> None:
         reads = [key for key, route in self._traffic.moves if route is Route.READ]
-        for key in useless(reads, wants):
+        for key in useless(reads, wants, self._view, now_s):
             self._traffic.moves[(key, Route.READ)].is_cancelled = True
 
     def _encode(self, now_s: float) -> None:

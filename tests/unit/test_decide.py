@@ -22,7 +22,8 @@ def key(block):
 class Shelves:
     """A view of three shelves; carries a step out at once."""
 
-    def __init__(self, *, gpu=2, dram=3, limit=9):
+    def __init__(self, *, gpu=2, dram=3, limit=9, read_s=0.0):
+        self.read_s = read_s
         self.room = {Tier.GPU: gpu, Tier.DRAM: dram}
         self.limit = limit
         self.blocks = {}
@@ -46,6 +47,11 @@ class Shelves:
 
     def can_start(self, to):
         return sum(block.copies[to] is Copy.FILLING for block in self.blocks.values()) < self.limit
+
+    def next_read_ends_s(self, now_s):
+        return now_s + self.read_s * (
+            1 + sum(block.copies[Tier.DRAM] is Copy.FILLING for block in self.blocks.values())
+        )
 
     def victim(self, tier, now_s):
         copies = [
@@ -108,9 +114,31 @@ def test_a_busy_mover_is_given_no_more_than_it_takes_at_once():
     assert len(shelves.run([[(1.0, [key(block) for block in range(5)])]])) == 2
 
 
+def wanted(*plan):
+    return {want.key: want for want in wants_of([plan], 0.0)}
+
+
 def test_a_read_that_serves_no_plan_is_useless():
-    wants = {want.key: want for want in wants_of([[(1.0, [key(1)])]], 0.0)}
-    assert useless([key(1), key(2)], wants) == [key(2)]
+    assert useless([key(1), key(2)], wanted((1.0, [key(1)])), Shelves(), 0.0) == [key(2)]
+
+
+def test_what_is_due_later_is_not_read_beside_what_would_be_late_then():
+    plan = [(1.0, [key(1)]), (2.0, [key(2)])]
+    for read_s, blocks in ((0.3, [1, 2]), (0.6, [1])):
+        shelves = Shelves(read_s=read_s)
+        shelves.add(1, Tier.NVME)
+        shelves.add(2, Tier.NVME)
+        assert [step.key.block for step in shelves.run([plan])] == blocks
+
+
+def test_a_read_gives_way_to_what_is_due_sooner_and_would_come_too_late_behind_it():
+    wants = wanted((1.0, [key(1)]), (2.0, [key(2)]))
+    for read_s, given_up in ((0.3, []), (0.6, [key(2)])):
+        shelves = Shelves(read_s=read_s)
+        shelves.add(1, Tier.NVME)
+        shelves.add(2, Tier.NVME)
+        shelves.blocks[key(2)].copies[Tier.DRAM] = Copy.FILLING
+        assert useless([key(2)], wants, shelves, 0.0) == given_up
 
 
 def test_while_the_engine_waits_for_the_disk_nothing_else_is_read():

@@ -1,9 +1,13 @@
 """Where copies should be, given what is wanted and by when. Pure: it looks through `View` and says steps.
 
+Reads share one disk. Where it is too slow for all, what is due first has it to itself: that is how prefetching keeps
+from having a worse tail than loading on demand.
+
 `place` says one step at a time, and looks again after each: its caller carries a step out in the block table (the
 moves themselves run later) before asking for the next.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -56,6 +60,10 @@ class View(Protocol):
         """Whether a mover into this tier has room for one more move."""
         ...
 
+    def next_read_ends_s(self, now_s: float) -> float:
+        """When one more read would end, beside those that are under way."""
+        ...
+
     def victim(self, tier: Tier, now_s: float) -> Candidate | None:
         """The copy that should leave the tier first; None while none may."""
         ...
@@ -77,10 +85,16 @@ def wants_of(plans: Iterable[Plan], now_s: float) -> list[Want]:
 
 
 def place(wants: Sequence[Want], view: View, now_s: float) -> Iterator[Fetch | Drop]:
-    """Steps that bring what is wanted upwards, soonest first. A block that finds no room or mover is passed over."""
+    """Steps that bring what is wanted upwards, soonest first. A block that finds no room or mover is passed over.
+
+    So is a read that would share the disk with one that is due sooner, and would end after that one is due.
+    """
+    due_s = min((want.deadline_s for want in wants if is_below(view.block(want.key))), default=math.inf)
     for want in wants:
         to = next_tier(view.block(want.key))
         if to is None or not view.can_start(to):
+            continue
+        if to is Tier.DRAM and want.deadline_s > due_s and view.next_read_ends_s(now_s) > due_s:
             continue
         if view.free(to) == 0:
             if view.leaving(to):
@@ -104,9 +118,20 @@ def next_tier(block: Block | None) -> Tier | None:
     return None
 
 
-def useless(fetching: Iterable[BlockKey], wants: Mapping[BlockKey, Want]) -> list[BlockKey]:
-    """Which reads under way serve nobody any more."""
-    return [key for key in fetching if key not in wants]
+def is_below(block: Block | None) -> bool:
+    """Whether a wanted block has yet to come from NVME, or is being read now."""
+    return block is not None and block.offered == frozenset({Tier.NVME})
+
+
+def useless(reading: Sequence[BlockKey], wants: Mapping[BlockKey, Want], view: View, now_s: float) -> list[BlockKey]:
+    """Which reads under way should end: those that serve nobody, and those in the way of what is due sooner.
+
+    The latter only when that would come too late behind them: a read that is given up has cost the disk something.
+    """
+    waiting = (want.deadline_s for key, want in wants.items() if next_tier(view.block(key)) is Tier.DRAM)
+    due_s = min(waiting, default=math.inf)
+    is_late = view.next_read_ends_s(now_s) > due_s
+    return [key for key in reading if key not in wants or (is_late and wants[key].deadline_s > due_s)]
 
 
 def pressing(wants: Mapping[BlockKey, Want], waited: AbstractSet[BlockKey], view: View) -> Mapping[BlockKey, Want]:
