@@ -28,21 +28,23 @@ class RestingHead:
 
 
 def state_bytes(saved: SavedState, frame: DrawnFrame | None = None, recalled: tuple[int, ...] = ()) -> bytes:
-    """A head as the bytes of its file; facts stand as JSON in the file's metadata."""
+    """A head as the bytes of its file: the same ones for the same head. Facts stand as JSON in the file's metadata."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in saved.tensors.items()}
     shown: dict[str, Any] = {"recalled": list(recalled)}
     if frame is not None:
         tensors[_SHOWN] = torch.tensor(frame.pixels)
         shown["pose"] = list(frame.pose.as_tuple())
-    return bytes_of_tensors(tensors, {"facts": json.dumps(dict(saved.facts)), "shown": json.dumps(shown)})
+    # one text, since the order of several is chance
+    return bytes_of_tensors(tensors, {"head": json.dumps({"facts": dict(saved.facts), "shown": shown})})
 
 
 def head_from_bytes(data: bytes) -> RestingHead:
     """The head in a file whose hash was checked. Raises ValueError, KeyError or SafetensorError when it is not one."""
     header_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
     texts: dict[str, str] = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + header_bytes])["__metadata__"]
+    head = json.loads(texts["head"]) if "head" in texts else {"facts": json.loads(texts["facts"])}
     tensors = tensors_from_bytes(data)
     pixels = tensors.pop(_SHOWN, None)
-    shown = cast(dict[str, Any], json.loads(texts.get("shown", "{}")))
+    shown = cast(dict[str, Any], head.get("shown", {}))
     frame = None if pixels is None else DrawnFrame(pixels.numpy(), Pose(*shown["pose"]))
-    return RestingHead(SavedState(json.loads(texts["facts"]), tensors), frame, tuple(shown.get("recalled", ())))
+    return RestingHead(SavedState(head["facts"], tensors), frame, tuple(shown.get("recalled", ())))
