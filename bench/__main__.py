@@ -8,7 +8,7 @@ BENCHES = {
     "codec": "int4: bits, error and speed against memcpy",
     "drift": "does a long walk keep its contrast, colour and detail?",
     "eviction": "what DRAM should forget: ours, LRU, FIFO and an oracle",
-    "identity": "byte identity over tiers",
+    "identity": "is what was left and come back to the same, byte for byte?",
     "io": "the slab against fio and file formats",
     "model": "speed of a model, and what its memory costs",
     "pager": "prefetch, stalls and bytes of a walk, against the real pager",
@@ -17,7 +17,10 @@ BENCHES = {
     "planner": "a search that goes back and forks, and rollouts a second",
     "record": "walk a real session, and keep the walk as a trace for the pager bench",
     "recall": "how long a recall takes, whatever the disk does; input to plan",
+    "residency": "a thousand sessions in RAM, ten thousand on disk, any of them steps on demand",
     "revisit": "is it still there? return to a place, with and without recall",
+    "snapshot": "what keeping a moment, forking and going back cost, against a model step",
+    "state": "what the state is, found by dropping and corrupting each part of it",
     "tail": "below the critical rate: does prefetching wait longer than loading on demand?",
 }
 
