@@ -6,9 +6,9 @@ import pygame
 
 from client import overlay
 from client.start import NEW_WORLD, Entrance, Move, Start
-from client.start_view import Places, StartView
+from client.start_view import Places, StartView, start_scale
 from client.status import Phase, Status, card_for
-from client.theme import BACKDROP, Type, scale_for
+from client.theme import BACKDROP, Type
 from client.worlds import AGAIN_S, Listing
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class StartScene:
         self._listing.close()
 
     def _type_for(self, target: pygame.Surface) -> Type:
-        scale = scale_for(*target.get_size())
+        scale = start_scale(*target.get_size())
         if self._view is None or self._view.type_.scale != scale:
             self._view = StartView(Type(scale), self._url)
         return self._view.type_

@@ -8,7 +8,20 @@ import pygame
 from PIL import Image
 
 from client.start import Start, age_in_words, counted
-from client.theme import ACCENT, BACKDROP, DIM, INK, LINE, PANEL, TROUGH, Colour, Type, slab
+from client.theme import (
+    ACCENT,
+    BACKDROP,
+    BASE_HEIGHT_PX,
+    BASE_WIDTH_PX,
+    DIM,
+    INK,
+    LINE,
+    PANEL,
+    TROUGH,
+    Colour,
+    Type,
+    slab,
+)
 from client.worlds import SnapshotEntry, WorldEntry
 from shared.tiers import Tier
 
@@ -18,6 +31,11 @@ _GAP_PX, _EDGE_PX = 24, 44
 _WORLDS_TOP_PX, _SNAPSHOTS_TOP_PX = 132, 468
 _CHOSEN: Colour = ACCENT[Tier.GPU]
 HINT = "← → choose · Enter walks in · ↓ its snapshots · N new world · Ctrl+Q quits"
+
+
+def start_scale(width_px: int, height_px: int) -> float:
+    """How large the start screen is drawn, so that both rows fit."""
+    return max(0.5, min(4.0, width_px / BASE_WIDTH_PX, height_px / BASE_HEIGHT_PX))
 
 
 @dataclass(slots=True)

@@ -91,6 +91,7 @@ def fetch(url: str, path: str, token: str, max_bytes: int) -> bytes:
         with _OPENER.open(request, timeout=ANSWER_S) as response:
             body = response.read(max_bytes + 1)
     except urllib.error.HTTPError as error:
+        error.close()
         raise UnlistedError(f"HTTP {error.code}") from error
     except (OSError, HTTPException) as error:
         reason: object = getattr(error, "reason", error)

@@ -208,11 +208,12 @@ class Steering:
             self._resident.order(message)
 
     def travel(self, message: FromTraveller, seat: Seat) -> None:
-        """Recall is switched at once, so that it holds for the very next chunk; all else is done between two chunks."""
+        """All is done between two chunks; an exact session's recall at once, ahead of the steps that come after it."""
         if not self._resident.is_driver(self._number):
             return
-        if isinstance(message, SwitchRecall):
-            self._resident.session.recalls = message.on
+        session = self._resident.session
+        if isinstance(message, SwitchRecall) and session.mode == "exact":
+            session.recalls = message.on
         else:
             self._resident.later(lambda: self._resident.travel.do(message, seat))
 

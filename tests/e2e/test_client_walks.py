@@ -192,6 +192,7 @@ def test_a_dead_server_gives_a_clear_message_and_exit_code_one() -> None:
         (["--headless", "--route", "moonwalk"], "no route or file"),
         (["--headless", "--report", "/nowhere/at/all.json"], "does not exist"),
         (["--seconds", "-1"], "above 0"),
+        (["--at", "the door"], "--world NAME"),
     ],
 )
 def test_wrong_use_is_said_before_anything_starts(arguments: list[str], said: str) -> None:
@@ -206,3 +207,25 @@ def test_a_window_walks_a_route_and_reports(tmp_path: Path) -> None:
         done = run(server.url, "--route", "square", "--seconds", "1.5", "--report", str(path), SDL_VIDEODRIVER="dummy")
     assert done.returncode == 0, done.stderr
     assert json.loads(path.read_text("utf-8"))["frames_shown"] > 15
+
+
+def test_without_a_display_the_client_says_what_to_do_and_ends() -> None:
+    done = run("ws://127.0.0.1:9/ws", DISPLAY="", WAYLAND_DISPLAY="", SDL_VIDEODRIVER="", SDL_VIDEO_DRIVER="")
+    assert done.returncode == 2
+    assert "--headless" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_display_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    done = run("ws://127.0.0.1:9/ws", DISPLAY=":4094", WAYLAND_DISPLAY="", SDL_VIDEODRIVER="", SDL_VIDEO_DRIVER="")
+    assert done.returncode == 2
+    assert "cannot be opened" in done.stderr
+
+
+def test_a_server_without_a_list_of_worlds_gives_a_new_one_without_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    with Rehearsal(FAST) as server:
+        done = run(server.url, "--seconds", "1", "--report", str(path), SDL_VIDEODRIVER="dummy")
+        assert server.hellos[0].world == ""
+    assert done.returncode == 0, done.stderr
+    assert json.loads(path.read_text("utf-8"))["frames_shown"] > 0

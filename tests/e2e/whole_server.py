@@ -30,6 +30,10 @@ class Whole:
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}/ws"
 
+    @property
+    def http(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
 
 def small_budgets(model, nvme_slots=4_000) -> Budgets:
     """Budgets so small that a walk of seconds recalls from all three tiers."""
@@ -58,11 +62,12 @@ def whole_server(
     engine = Engine(load, Worlds(folder), Limits(autosave_s=autosave_s))
     engine.start()
     listener = listen("127.0.0.1", 0)
-    server = make_server(create_app(load_settings({}, {}).settings, engine, Rules()))
+    settings = load_settings({"worlds": str(folder)}, {}).settings
+    server = make_server(create_app(settings, engine, Rules()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="whole-server")
     thread.start()
     try:
-        until_s = time.monotonic() + 20.0
+        until_s = time.monotonic() + 120.0
         while not (server.started and engine.is_ready):
             assert time.monotonic() < until_s, engine.failure
             time.sleep(0.01)

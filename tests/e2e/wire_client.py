@@ -55,7 +55,7 @@ class WireClient:
         values = {"keys": 0, "mouse_x": 0.0, "mouse_y": 0.0, "ack": self.ack, "t_ms": self.seq * 16.0, **fields}
         await self.socket.send(pack(Input(seq=self.seq, **values)))
 
-    async def next(self, kind: str = "frame", timeout_s: float = 5.0) -> Any:
+    async def next(self, kind: str = "frame", timeout_s: float = 30.0) -> Any:
         """The next message of this kind; others are passed over."""
         async with asyncio.timeout(timeout_s):
             while True:

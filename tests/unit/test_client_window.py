@@ -2,28 +2,39 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 os.environ["SDL_VIDEODRIVER"] = "dummy"
 os.environ["SDL_AUDIODRIVER"] = "dummy"
 
 import pygame
 import pytest
+from PIL import Image
 
 from client import overlay
 from client.flights import Flights
 from client.hud import Hud, HudMode
 from client.keys import Action, Hands
+from client.likeness import compare
 from client.link import Link
 from client.picture import Picture
+from client.readings import marks
 from client.rehearsal import HEIGHT_PX, WIDTH_PX, paint_numbers
+from client.revisit import Guide, Meter, Pair, View
+from client.revisit_view import MeterView, RevisitView
 from client.screen import Screen, letterbox
+from client.start import Start
+from client.start_view import StartView, start_scale
 from client.status import Card
 from client.theme import ACCENT, BACKDROP, Type, scale_for
+from client.tree_view import TreeView
 from client.walk import Walk
+from client.window import display_fault, first_size
 from client.wire import Visit
+from client.worlds import SnapshotEntry, WorldEntry
 from shared.controls import Key
 from shared.pose import Pose
-from shared.protocol import BlockNote, Stats, TierState, Welcome
+from shared.protocol import BlockNote, HeadNote, Stats, TierState, Tree, Welcome
 from shared.tiers import Tier
 
 SIZE = (1152, 768)
@@ -38,10 +49,10 @@ def window() -> Iterator[pygame.Surface]:
     pygame.quit()
 
 
-def press(hands: Hands, scancode: int, *, is_down: bool = True) -> Action | None:
+def press(hands: Hands, scancode: int, *, is_down: bool = True, key: int = 0, mod: int = 0) -> Action | None:
     """A key goes down or up."""
     kind = pygame.KEYDOWN if is_down else pygame.KEYUP
-    return hands.take(pygame.event.Event(kind, scancode=scancode, key=0, mod=0, unicode=""), 0.0)
+    return hands.take(pygame.event.Event(kind, scancode=scancode, key=key, mod=mod, unicode=""), 0.0)
 
 
 def walk_with_memory() -> Walk:
@@ -129,10 +140,71 @@ def test_arrow_keys_turn_without_a_mouse(window: pygame.Surface) -> None:
         (pygame.KSCAN_F11, Action.FULL_SCREEN),
         (pygame.KSCAN_H, Action.HUD),
         (pygame.KSCAN_P, Action.PAUSE),
+        (pygame.KSCAN_B, Action.BOOKMARK),
+        (pygame.KSCAN_V, Action.METER_VIEW),
+        (pygame.KSCAN_X, Action.EXPORT),
+        (pygame.KSCAN_M, Action.RECALL),
+        (pygame.KSCAN_C, Action.COMPARE),
+        (pygame.KSCAN_F5, Action.SAVE),
+        (pygame.KSCAN_F9, Action.LOAD),
+        (pygame.KSCAN_F6, Action.FORK),
+        (pygame.KSCAN_T, Action.TREE),
     ],
 )
 def test_the_clients_own_keys(window: pygame.Surface, scancode: int, action: Action) -> None:
     assert press(Hands(), scancode) is action
+
+
+def test_letters_are_what_is_printed_and_walking_is_by_place(window: pygame.Surface) -> None:
+    hands = Hands()
+    assert press(hands, pygame.KSCAN_SEMICOLON, key=pygame.K_m) is Action.RECALL  # French: M is where ; is
+    assert press(hands, pygame.KSCAN_M, key=pygame.K_COMMA) is Action.RECALL  # no letter printed: by place
+    assert press(hands, pygame.KSCAN_D, key=pygame.K_e) is None  # Dvorak walks with this one
+    assert hands.keys == Key.RIGHT
+
+
+def test_control_and_q_quits_and_other_shortcuts_are_no_steps(window: pygame.Surface) -> None:
+    hands = Hands()
+    assert press(hands, pygame.KSCAN_Q, key=pygame.K_q, mod=pygame.KMOD_LCTRL) is Action.QUIT
+    assert press(hands, pygame.KSCAN_A, key=pygame.K_q, mod=pygame.KMOD_LCTRL) is Action.QUIT  # French
+    assert press(hands, pygame.KSCAN_W, key=pygame.K_w, mod=pygame.KMOD_LCTRL) is None
+    assert hands.keys == Key(0)
+    assert hands.take(pygame.event.Event(pygame.QUIT), 0.0) is Action.QUIT
+
+
+def test_backspace_rewinds_while_it_is_held_and_the_window_has_the_keyboard(window: pygame.Surface) -> None:
+    hands = Hands()
+    assert press(hands, pygame.KSCAN_BACKSPACE) is None
+    assert hands.is_rewinding
+    press(hands, pygame.KSCAN_BACKSPACE, is_down=False)
+    assert not hands.is_rewinding
+    press(hands, pygame.KSCAN_BACKSPACE)
+    hands.take(pygame.event.Event(pygame.WINDOWFOCUSLOST), 1.0)
+    assert not hands.is_rewinding
+
+
+def test_the_help_names_every_key_and_every_word_of_the_hud() -> None:
+    keys = " ".join(key for key, _ in overlay.HELP)
+    for name in ("B", "V", "X", "M", "C", "F5", "F9", "Backspace", "F6", "T", "H", "P", "F11", "F1", "Ctrl+Q"):
+        assert name in keys.split(), name
+    legend = " ".join(overlay._LEGEND)
+    for word in ("stalls", "stale recalls", "lost", "missed"):
+        assert f"{word}:" in legend
+
+
+def test_no_display_is_said_with_what_to_do() -> None:
+    assert "--headless" in display_fault({}, "linux")
+    assert "--headless" in display_fault({"DISPLAY": ""}, "linux")
+    for given in ({"DISPLAY": ":0"}, {"WAYLAND_DISPLAY": "wayland-0"}, {"SDL_VIDEODRIVER": "dummy"}):
+        assert display_fault(given, "linux") == ""
+    assert display_fault({}, "darwin") == ""
+    assert display_fault({}, "win32") == ""
+
+
+def test_the_first_window_fits_the_desktop() -> None:
+    assert first_size((1920, 1080)) == (1152, 768)
+    assert first_size((1024, 700))[1] <= 0.92 * 700 + 1
+    assert first_size((3840, 2160)) == (2304, 1536)
 
 
 def test_the_full_hud_shows_each_tier_in_its_colour_and_leaves_the_picture_free(window: pygame.Surface) -> None:
@@ -192,10 +264,111 @@ def test_everything_fits_and_draws_at_every_size(size: tuple[int, int]) -> None:
     overlay.draw_help(target, type_)
     overlay.draw_card(target, type_, Card("Getting ready", ("words " * 40,), 0.5), 1.0, is_busy=True)
     overlay.draw_hint(target, type_, overlay.CAPTURE_HINT, hud.free_area(size), at_top=False)
+    overlay.draw_hint(target, type_, "words " * 40, hud.free_area(size), at_top=True)
     region = hud.moving_region(10.1)
     assert region is not None
     assert target.get_rect().contains(region)
+    assert hud.free_area(size).right <= region.left + 2 * type_.px(26)  # they may fly a little beyond their panel
     pygame.quit()
+
+
+def picture_of(rgb: bytes, chunk: int = 0, pose: Pose | None = None) -> Picture:
+    return Picture(chunk, 0.0, chunk, 0, pose or Pose(), -1, 0.0, False, WIDTH_PX, HEIGHT_PX, rgb)
+
+
+@pytest.mark.parametrize("size", [(1152, 768), (2304, 1536), (700, 500)])
+@pytest.mark.parametrize("view", list(MeterView))
+def test_the_meter_draws_inside_every_window(size: tuple[int, int], view: MeterView) -> None:
+    pygame.display.init()
+    pygame.font.init()
+    target = pygame.display.set_mode(size)
+    type_ = Type(scale_for(*size))
+    rgb = paint_numbers(Pose(), 5, 9).tobytes()
+    meter = Meter()
+    then, now = View(picture_of(rgb), 0.0, True), View(picture_of(rgb, 40), 9.0, False)
+    meter.pair = Pair(meter.drop(then), now, compare(then.rgb, now.rgb), (0.3, 0.2))
+    drawn = RevisitView()
+    drawn.view = view
+    target.fill((1, 2, 3))
+    drawn.draw(target, type_, meter, None, 10.0)
+    is_drawn = pygame.transform.average_color(target)[:3] != (1, 2, 3)
+    assert is_drawn == (view is not MeterView.HIDDEN) == drawn.shows(meter, 10.0)
+    assert not drawn.shows(meter, 60.0)  # its player has left long ago
+    for edge in (target.subsurface((0, 0, size[0], 4)), target.subsurface((size[0] - 4, 0, 4, size[1]))):
+        assert pygame.transform.average_color(edge)[:3] == (1, 2, 3)
+    drawn.draw(target, type_, meter, Guide(meter.bookmarks[0], 2.3, 0.5, -1.0), 60.0)
+    meter.close()
+    pygame.quit()
+
+
+@pytest.mark.parametrize("size", [(1152, 768), (700, 500)])
+def test_the_tree_is_walked_with_arrows_and_scrolls(size: tuple[int, int]) -> None:
+    pygame.display.init()
+    pygame.font.init()
+    target = pygame.display.set_mode(size)
+    nodes = [(moment, moment - 1, moment, f"*s{moment}" if moment % 2 else "") for moment in range(60)]
+    tree = TreeView()
+    tree.toggle()
+    tree.draw(target, Type(scale_for(*size)), None)
+    tree.draw(target, Type(scale_for(*size)), Tree(nodes=nodes, here=20, branch="main"))
+    assert TreeView.takes(pygame.KSCAN_DOWN)
+    assert not TreeView.takes(pygame.KSCAN_W)
+    assert tree.press(pygame.KSCAN_RETURN) is None  # nothing is chosen yet
+    for _ in range(4):
+        assert tree.press(pygame.KSCAN_DOWN) is None
+    tree.draw(target, Type(scale_for(*size)), Tree(nodes=nodes, here=20, branch="main"))
+    row = tree.press(pygame.KSCAN_RETURN)
+    assert row is not None
+    assert row.snapshots == ("s53",)
+    pygame.quit()
+
+
+@pytest.mark.parametrize("size", [(1152, 768), (2304, 1536), (700, 500)])
+def test_the_start_screen_is_chosen_from_with_the_mouse(size: tuple[int, int]) -> None:
+    pygame.display.init()
+    pygame.font.init()
+    target = pygame.display.set_mode(size)
+    snapshots = [SnapshotEntry(name=f"s{number}", n=number, created_s=number) for number in range(9)]
+    worlds = [WorldEntry(id="a" * 26, name="home " * 12, snapshots=snapshots), WorldEntry(id="b" * 26, name="b")]
+    start, view = Start(worlds), StartView(Type(start_scale(*size)), "ws://box/ws")
+    pictures = {("world", "a" * 26): Image.new("RGB", (96, 64)), ("snapshot", "a" * 26, 8): Image.new("RGB", (20, 90))}
+    places = view.draw(target, start, pictures)
+    assert places.worlds[0][0].collidelist([place for place, _ in places.worlds[1:]]) == -1
+    place, index = places.snapshots[-1]
+    assert target.get_rect().contains(place)
+    assert places.point(start, place.center)
+    assert start.entrance.at == f"s{8 - index}"
+    assert not places.point(start, (size[0] - 1, size[1] - 1))
+    assert places.point(start, places.worlds[1][0].center)
+    assert (start.world_at, start.snapshot_at) == (1, None)
+    start.choose(2)
+    assert [index for _, index in view.draw(target, start, pictures).worlds][-1] == 2
+    pygame.quit()
+
+
+def test_a_jump_leaves_nothing_of_the_old_place_and_cuts_the_trail() -> None:
+    walk = walk_with_memory()
+    for chunk in range(4):
+        walk.presented(picture_of(b"", chunk, Pose(z_m=float(chunk))), 1.0)
+    walk.link.arrivals.put_frame(picture_of(b"", 4), 1.0)
+    walk.link.arrivals.put_news(HeadNote(branch="main", moment=1, chunk=1, why="restore", text="Back at a."))
+    walk.link.arrivals.put_news(BlockNote(blocks=[(1, 0.0, 0.0, 0.0, 0, False)], moves=[]))
+    walk.update(2.0)
+    assert walk.due(9.0) is None
+    assert list(walk.atlas.places) == [1]
+    assert walk.atlas.trail[-1] == (0.0, 1.0)
+    assert walk.notice(2.0) == "Back at a."
+    walk.link.arrivals.put_frame(replace(picture_of(b"", 1), pts_s=7.0), 2.1)
+    walk.update(2.1)
+    assert walk.due(2.1) is not None  # at once, without a cushion
+
+
+def test_the_hud_says_that_recall_is_off() -> None:
+    stats = walk_with_memory().atlas.stats
+    assert stats is not None
+    told = marks(None, stats.model_copy(update={"recalls": False}))
+    assert [(mark.label, mark.is_bad) for mark in told] == [("recall", True)]
+    assert marks(None, stats) == []
 
 
 def test_a_picture_is_letterboxed_and_its_cells_stay_where_they_are(window: pygame.Surface) -> None:
