@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import torch
 
-from bench.drift import main
+from bench.drift import EXPLORER, main, true_walk
+from models.rooms.model import RoomsModel
 
 
 def test_a_short_walk_has_ten_segments_and_says_what_it_weighs(tmp_path, monkeypatch, capsys):
@@ -28,3 +30,9 @@ def test_a_short_walk_has_ten_segments_and_says_what_it_weighs(tmp_path, monkeyp
     assert report["bytes_per_hour"] > 0
     assert "bytes_share" in capsys.readouterr().out
     assert not list(tmp_path.glob("drift-*"))
+
+
+def test_the_truth_that_drift_is_held_against_is_lively():
+    truth = true_walk(RoomsModel(), 900_300, EXPLORER, 20)
+    assert 0.05 < np.mean(truth["contrast"]) < 0.5
+    assert np.mean(truth["sharpness"]) > 1e-4
