@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import xxhash
@@ -20,7 +21,7 @@ import xxhash
 from models.base import DrawnFrame, SavedState
 from server.compress import compress
 from server.moments import MAIN, Moment, moment_to_record
-from server.record_log import RecordLog, write_durably
+from server.record_log import RecordLog, sync_folder, write_aside, write_durably
 from server.resting_files import RestingFiles
 from server.states import state_bytes
 from server.world_log import Kept
@@ -75,7 +76,8 @@ class Journal:
             not world.log.exactness or dict(world.log.exactness[-1][1]) != _marked(exactness)
         ):
             self._unwritten.append(_marked(exactness))
-        self._files = RestingFiles(world.folder / "states", world.log)
+        self._states = world.folder / "states"
+        self._files = RestingFiles(self._states, world.log)
         self._is_suspect = False  # a sync failed: the pages it was to save may be gone
         self._jobs: queue.SimpleQueue[Moment | Save | Record | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"journal-{world.card.id[:6]}", daemon=True)
@@ -168,7 +170,8 @@ class Journal:
             if self._is_suspect:
                 self._log_file.renew()
                 self._is_suspect = False
-            named = [(save, record) for save in saves for record in self._named(save)]
+            self._write_files(saves)
+            named = [(save, self._with_file(record, save)) for save in saves for record in save.records]
             self._sync()
             for _, record in named:
                 self._log_file.append(record)
@@ -182,23 +185,26 @@ class Journal:
         self.fault = ""
         return True
 
-    def _named(self, save: Save) -> list[Record]:
-        """Write the head's file; returns the records with the name, size and hash of it."""
-        file = self._files.written(save.moment)
-        if file is None:
-            data = state_bytes(save.state, save.frame, save.recalled)
-            name = f"{save.moment}.safetensors"
-            write_durably(self._folder / "states" / name, data)
-            file = {"state": name, "bytes": len(data), "hash": xxhash.xxh3_128_digest(data)}
-            self._files.note_written(save.moment, file)
-        return [self._with_file(record, file, save) for record in save.records]
+    def _write_files(self, saves: Sequence[Save]) -> None:
+        """Write each head's file, unless this process has; one sync of the folder serves all of them."""
+        fresh: dict[int, tuple[Path, Record]] = {}
+        for save in saves:
+            if save.moment not in fresh and not self._files.written(save.moment):
+                data = state_bytes(save.state, save.frame, save.recalled)
+                name = f"{save.moment}.safetensors"
+                file = {"state": name, "bytes": len(data), "hash": xxhash.xxh3_128_digest(data)}
+                fresh[save.moment] = (write_aside(self._states / name, data), file)
+        for moment, (aside, file) in fresh.items():
+            aside.replace(self._states / file["state"])
+            self._files.note_written(moment, file)
+        if fresh:
+            sync_folder(self._states)
 
-    def _with_file(self, record: Record, file: Record, save: Save) -> Record:
+    def _with_file(self, record: Record, save: Save) -> Record:
         if record["kind"] == "branch":
             return record
-        if record["kind"] == "head":
-            return record | file
-        return record | file | {"thumbnail": self._thumbnail(save)}
+        named = record | self._files.written(save.moment)
+        return named if record["kind"] == "head" else named | {"thumbnail": self._thumbnail(save)}
 
     def _thumbnail(self, save: Save) -> str:
         if save.frame is None:

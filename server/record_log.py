@@ -53,14 +53,19 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` so that a crash leaves either the old or the new file."""
+def write_aside(path: Path, data: bytes) -> Path:
+    """Write `data`, synced, beside `path`; returns where, to be renamed to `path` before its folder is synced."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(path)
+    return temporary
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` so that a crash leaves either the old or the new file."""
+    write_aside(path, data).replace(path)
     sync_folder(path.parent)
 
 

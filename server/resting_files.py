@@ -22,10 +22,9 @@ class RestingFiles:
         self._written: dict[int, Mapping[str, Any]] = {}  # by moment, by this process: those are whole
         self._has_swept = False
 
-    def written(self, moment: int) -> dict[str, Any] | None:
-        """Name, size and hash of the file that this process wrote for a moment, while it is there."""
-        found = self._written.get(moment)
-        return None if found is None else dict(found)
+    def written(self, moment: int) -> dict[str, Any]:
+        """Name, size and hash of the file that this process wrote for a moment, while it is there; else nothing."""
+        return dict(self._written.get(moment, {}))
 
     def note_written(self, moment: int, file: Mapping[str, Any]) -> None:
         self._written[moment] = file
