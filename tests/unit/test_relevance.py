@@ -8,8 +8,8 @@ import pytest
 from bench.eviction import COLUMNS, gap_closed, simulate
 from bench.pager_trace import trajectory
 from server.pager.capacity import SHIPPED
-from server.pager.decide.relevance import REPRESENTS, Outlook, Trail, wanted_by
-from server.pager.decide.views import again, earlier_visits
+from server.pager.decide.relevance import FARTHEST_M, REPRESENTS, Outlook, Trail, wanted_by
+from server.pager.decide.views import again, earlier_visits, likely_views, within
 from server.trace import TraceChunk, with_wanted
 from shared.pose import Pose
 
@@ -48,6 +48,19 @@ def test_a_view_that_an_older_block_covers_goes_before_the_older_one():
     assert covers(turning(44))[30] == 9
     assert covers(turning(44))[10] == REPRESENTS
     assert first_to_go(turning(44), {9: 24, 30: 1}) == 30
+
+
+def test_a_walk_of_one_block_is_looked_at_too():
+    assert covers(straight(1), np.ones(1, dtype=np.bool_)).tolist() == [REPRESENTS]
+
+
+def test_what_lies_out_of_every_views_reach_is_left_out_and_changes_nothing():
+    walk = np.random.default_rng(3).normal(scale=20.0, size=(200, 5))
+    views, _ = likely_views(walk)
+    near = within(walk, views, FARTHEST_M)
+    assert 0 < len(near) < len(walk)
+    picks, picks_near = wanted_by(views, walk), wanted_by(views, walk[near])
+    assert np.array_equal(picks, np.where(picks_near >= 0, near[picks_near], -1))
 
 
 def test_what_covered_a_view_and_is_gone_covers_it_no_more():

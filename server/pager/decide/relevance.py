@@ -4,12 +4,13 @@ A `Trail` is where a head has been; an `Outlook` is what follows from it for eac
 what a view wants is taken from its overlap with the views that blocks were drawn from.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from server.pager.decide.views import Flags, Floats, Indices, likely_views, overlap
+from server.pager.decide.views import REACH_M, Flags, Floats, Indices, likely_views, overlap, within
 
 COVERED = 0.85  # of a view, from which on an older block is taken in its place
 COVERED_WORTH = 0.1  # of the older block's worth
@@ -18,6 +19,7 @@ LEAST_WORTH = 1e-9
 PICKS = 3  # blocks that a view wants
 LEAST_OVERLAP = 0.15  # from here on a view wants a block
 EQUAL_OVERLAP = 0.03  # blocks that are nearer to the best than this are as good: the oldest is taken
+FARTHEST_M = REACH_M * math.log(1.0 / (LEAST_OVERLAP - EQUAL_OVERLAP))  # from farther away no view picks a block
 SAME_VIEW_SHARE = 0.8  # of a picked block's overlap with another is taken off the other's
 MOST_CLASSIFIED = 512  # rows that are looked at for the first time at once
 REPRESENTS, UNSEEN = -1, -2  # in place of the row that covers a row
@@ -87,10 +89,11 @@ class Outlook:
     def _worked_out(self, trail: Trail) -> Floats:
         """[B] how soon a likely view wants each row's block: 1 at once, 0 never."""
         self._classify(trail)
+        views, worth = likely_views(trail.path)
         kept = np.flatnonzero(self._covers == REPRESENTS)
+        kept = kept[within(trail.poses[kept], views, FARTHEST_M)]  # of a long walk few: the others cost time only
         demand = np.zeros(len(trail.ids))
         if len(kept):
-            views, worth = likely_views(trail.path)
             picks = wanted_by(views, trail.poses[kept])  # [F, PICKS]
             found = picks >= 0
             np.maximum.at(demand, kept[picks[found]], np.broadcast_to(worth[:, None], picks.shape)[found])
@@ -103,7 +106,7 @@ class Outlook:
         covers, alive = self._covers, trail.alive
         if alive is not None:
             covers[(covers == REPRESENTS) & ~alive] = UNSEEN  # it is gone: nobody can take it
-            covers[(covers >= 0) & ~alive[covers]] = UNSEEN
+            covers[(covers >= 0) & ~alive[np.maximum(covers, 0)]] = UNSEEN
         unseen = np.flatnonzero((covers == UNSEEN) & (alive if alive is not None else True))
         for row in unseen[:MOST_CLASSIFIED]:
             kept = np.flatnonzero(covers[:row] == REPRESENTS)

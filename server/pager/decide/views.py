@@ -35,6 +35,12 @@ def overlap(view: Floats, seen: Floats) -> Floats:
     return np.maximum(0.0, 1.0 - turn / HFOV_RAD) * np.exp(-away / REACH_M)
 
 
+def within(poses: Floats, views: Floats, reach_m: float) -> Indices:
+    """Rows of `poses [B, 5]` that are no farther than `reach_m` outside the box around `views [F, 5]`."""
+    low, high = views[:, :3].min(axis=0) - reach_m, views[:, :3].max(axis=0) + reach_m
+    return np.flatnonzero(((poses[:, :3] >= low) & (poses[:, :3] <= high)).all(axis=1))
+
+
 def likely_views(path: Floats) -> tuple[Floats, Floats]:
     """Views that may come [F, 5], and what each is worth [F]: 1 when it comes at once, less the later."""
     parts = [around(path[-1]), again(path), back(path)]
