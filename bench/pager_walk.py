@@ -153,7 +153,8 @@ class Walk:
         for share in KNOWN_SHARES:
             _sleep_until(begin_s + share * chunk_s)
             if self._terms.policy in PREFETCHING:
-                self._pager.foresee(WORLD, lambda share=share: self._plan(index, share, plan_s), self._trail(index))
+                trail = None if share else self._trail(index)  # one a chunk, as a session gives it
+                self._pager.foresee(WORLD, lambda share=share: self._plan(index, share, plan_s), trail)
         _sleep_until(begin_s + chunk_s)
 
     def _plan(self, index: int, share: float, begin_s: float) -> Plan:
