@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 
-from models.base import FreshBlock, ModelState, RecalledBlock, SavedState, Step, WorldModel
+from models.base import FreshBlock, ModelState, RecalledBlock, SavedState, WorldModel
 from server.compress import digest
+from server.drawing import draw
 from server.moments import NO_MOMENT, Moment, ancestors
 from server.pager.blocks import BlockKey
 from server.pager.codec import Codec
@@ -115,14 +116,8 @@ class Reexecution:
 
     def draw(self, state: ModelState, moment: Moment) -> tuple[Checked, ModelState]:
         """Draw one chunk again from the state before it, and hold it against its moment. Raises BlockGone."""
-        drawing = self._model.step(state, moment.controls, self._recall(moment))
-        hashes: list[bytes] = []
-        while True:
-            try:
-                hashes.append(digest(next(drawing).pixels))
-            except StopIteration as last:
-                step: Step = last.value
-                return self._check(moment, hashes, step.block, step.state), step.state
+        drawn = draw(self._model, state, moment.controls, self._recall(moment))
+        return self._check(moment, drawn.hashes, drawn.step.block, drawn.step.state), drawn.step.state
 
     def _recall(self, moment: Moment) -> list[RecalledBlock]:
         self._leased = {block: self._lease(moment, block) for block in moment.recalled}
