@@ -5,11 +5,11 @@ others use, is handed to the engine thread.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from models.base import DrawnFrame
-from server.exactness import exactness
+from server.exactness import exactness, mismatch
 from server.faults import Refused, SnapshotFault, WorldFault
 from server.head import Branch, Head, KeptHead, Recent, Snapshot
 from server.journal import Journal
@@ -163,7 +163,7 @@ class Lobby:
             session.is_resumed = entry.is_resumed
             return session
 
-        return self._on_engine(stand), _notes(opened, int(absent.sum()))
+        return self._on_engine(stand), _notes(opened, int(absent.sum()), exactness(self._setting.model))
 
     def _begin(
         self, opened: OpenedWorld, timeline: Timeline, known: frozenset[int], hello: Hello
@@ -182,7 +182,7 @@ class Lobby:
             self._setting.shelf.hold(timeline.root, timeline)
             return Session(self._setting, timeline, timeline.branches[MAIN], hello.mode, first_view=view)
 
-        return self._on_engine(stand), _notes(opened, 0)
+        return self._on_engine(stand), _notes(opened, 0, exactness(self._setting.model))
 
 
 def _adopt_all(opened: OpenedWorld, timeline: Timeline, lines: Lines) -> None:
@@ -211,9 +211,11 @@ def _line_of(lines: Lines, moment: int) -> Line | None:
         return None
 
 
-def _notes(opened: OpenedWorld, num_absent: int) -> list[str]:
-    """What a player who comes back should know."""
+def _notes(opened: OpenedWorld, num_absent: int, here: Mapping[str, Any]) -> list[str]:
+    """What a player who comes back should know. `here` is the exactness fingerprint of this process."""
     notes = list(opened.notes)
+    if opened.log.exactness and (difference := mismatch(opened.log.exactness[-1][1], here)):
+        notes.append(f"This world was drawn elsewhere ({difference}): what is drawn again may differ in single pixels.")
     if opened.lost_chunks:
         notes.append(f"The server stopped before it could save: the last {opened.lost_chunks} chunks are lost.")
     if num_absent:

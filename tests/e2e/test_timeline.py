@@ -285,3 +285,34 @@ def test_a_branch_of_a_planner_needs_no_name_and_leaves_nothing(drive):
     assert other.end().result(0)
     drive.session.timeline.settle()
     assert set(drive.session.timeline.branches) == {"main"}
+
+
+def test_named_snapshots_keep_their_blocks_from_being_forgotten_first_and_say_what_is_gone(model, tmp_path):
+    turn = [Controls(Key.FORWARD, 31.4, 0.0)] * 40
+    with start(model, small_budgets(model, nvme_slots=40), tmp_path, seed=9, world="attic") as drive:
+        walked(drive, turn)
+        timeline = drive.session.timeline
+        door = drive.session.snapshot("door")
+        _, total = timeline.memory_gone(door)
+        walked(drive, turn)
+        end = drive.session.snapshot()
+        assert timeline.memory_gone(door) == (0, total)
+        walked(drive, [*turn, *turn])
+        assert drive.stats.forgotten > 0
+        assert timeline.memory_gone(door) == (0, total), "others went first"
+        timeline.drop(door)
+        gone, _ = timeline.memory_gone(end)
+        for _ in range(6):
+            walked(drive, [*turn, *turn])
+        assert timeline.memory_gone(end)[0] > gone
+
+
+def test_a_world_drawn_under_other_conditions_opens_and_says_so(model, tmp_path, monkeypatch):
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
+        walked(drive, WALK)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 77)
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
+        assert any("77" in note for note in drive.seat.welcome.notes)
+        walked(drive, WALK)
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
+        assert drive.seat.welcome.notes == []
