@@ -25,6 +25,7 @@ from server.pager.move.slab import PIECE_BYTES
 GEOMETRY = SHIPPED["matrix-game-2"]
 BUDGETS = Budgets(4_000_000_000, 2_000_000_000, 100_000_000_000)
 CHUNK_S = 1.2
+SLACK_MS = 1.0  # a read that rests looks once a millisecond whether it may go on
 RATES = (1.0, 0.5, 0.25, 0.15, 0.1)
 POLICIES = {"wait": True, "on-demand": False}  # whether it prefetches
 
@@ -86,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
             point = Point(name, options.chunks, gbps, options.recall_from == "nvme")
             tails = {policy: figures(point.walk(prefetches=prefetches)) for policy, prefetches in POLICIES.items()}
             keys = ("p99_wait_ms", "longest_wait_ms")
-            is_worse = any(tails["wait"][key] > tails["on-demand"][key] for key in keys)
+            is_worse = any(tails["wait"][key] > tails["on-demand"][key] + SLACK_MS for key in keys)
             num_worse += is_worse
             rows += [{"trace": name, "read_gbps": gbps, "policy": policy, **tails[policy]} for policy in tails]
             shown = "   ".join(

@@ -31,6 +31,7 @@ WORLD = "virtual"
 NOTHING = torch.zeros(0, dtype=torch.uint8)
 FRESH = FreshBlock(NOTHING, {}, np.zeros(0), ())
 NUM_READERS = 2
+REST_S = 0.001  # how soon a read that rests goes on or ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,9 @@ class VirtualMovers:
     def _read(self, move: Move, done: int) -> None:
         if move.is_cancelled or done >= self._machine.block_bytes:
             self._end(move)
+            return
+        if move.is_resting(self._clock.now_s):
+            self._clock.after(REST_S, lambda: self._read(move, done))
             return
         size = min(self._machine.piece_bytes, self._machine.block_bytes - done)
         begin_s = max(self._given_until_s, self._clock.now_s)

@@ -5,6 +5,7 @@ publishes what is ready. It never computes on KV, never touches a file, and wait
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -44,6 +45,7 @@ LOG = logging.getLogger(__name__)
 FENCE_POLL_S = 0.002
 WRITE_AHEAD_BYTES = 64 << 20  # handed to the writer at once, to be made durable together
 MAX_WRITE_AHEAD = 16
+NO_REST = (math.inf, math.inf)
 
 Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Spill | Pin | Leave | Opened | Closing | Flush | Stop
 
@@ -222,6 +224,7 @@ class Keeper:
         self._encode(now_s)
         wants = pressing(self._view.wants, stood_still_for(heads, now_s), self._view)
         self._cancel(wants, now_s)
+        self._let_rest(wants)
         for step in place(list(wants.values()), self._view, now_s):
             block = self._table.blocks[step.key]
             if isinstance(step, Drop):
@@ -250,6 +253,13 @@ class Keeper:
         reads = [key for key, route in self._traffic.moves if route is Route.READ]
         for key in useless(reads, wants, self._view, now_s):
             self._traffic.moves[(key, Route.READ)].is_cancelled = True
+
+    def _let_rest(self, wants: Mapping[BlockKey, Want]) -> None:
+        """Reads for what nobody has asked for yet leave the disk alone around the moment at which it is asked for."""
+        asked = {key for head in self._heads.values() for key in head.asked}
+        for (key, route), move in self._traffic.moves.items():
+            if route is Route.READ and key in wants:
+                move.rests = NO_REST if key in asked else self._view.pace.rests(wants[key].deadline_s)
 
     def _encode(self, now_s: float) -> None:
         """Give the next committed block to the codec, in a DRAM slot that nothing else needs more."""

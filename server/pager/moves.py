@@ -4,6 +4,7 @@ A mover takes a `Move` and always gives back one `MoveDone`, whatever happened: 
 else's again.
 """
 
+import math
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
@@ -34,7 +35,10 @@ ENDS: dict[Route, tuple[Tier | None, Tier | None]] = {
 
 @dataclass(slots=True, eq=False)
 class Move:
-    """One thing for a mover to do. `is_cancelled` is set by the pager thread and read by the mover between pieces."""
+    """One thing for a mover to do. The pager thread sets `is_cancelled` and `rests`; the mover looks between pieces.
+
+    From the first to the second moment of `rests`, on the pager's clock, it begins no piece.
+    """
 
     route: Route
     key: BlockKey
@@ -46,6 +50,10 @@ class Move:
     fresh: FreshBlock | None = None
     event: Any = None  # CUDA: recorded when the fresh tensors were complete
     is_cancelled: bool = False
+    rests: tuple[float, float] = (math.inf, math.inf)
+
+    def is_resting(self, now_s: float) -> bool:
+        return not self.is_cancelled and self.rests[0] <= now_s < self.rests[1]
 
 
 class MoveDone(NamedTuple):

@@ -3,6 +3,9 @@
 from server.pager.blocks import BlockKey
 
 NEWEST_SHARE = 0.3  # of the newest read in the average
+READERS = 2  # that share the disk, piece by piece
+PIECE_SHARE = 1 / 7  # of a block, at most: move/slab.py reads one of Matrix-Game 2.0 in eight
+KNOWN_AFTER_S = 0.02  # a chunk says what it wants at its edge, or a little later
 
 
 class ReadPace:
@@ -26,6 +29,14 @@ class ReadPace:
             self._came_s = now_s
         else:
             self._read_s = max(self._read_s, (now_s - began_s) / num)
+
+    def rests(self, due_s: float) -> tuple[float, float]:
+        """When a read should begin no piece: around the moment at which it will be known whether it was for nothing.
+
+        A piece that is under way then could not be stopped, and would be in the way of what is wanted instead.
+        """
+        num_reading = min(READERS, len(self._began_s))
+        return due_s - num_reading * self._read_s * PIECE_SHARE, due_s + KNOWN_AFTER_S
 
     def next_ends_s(self, now_s: float) -> float:
         """When one more read would end."""

@@ -5,7 +5,8 @@ import pytest
 from bench.pager_trace import TRAJECTORIES
 from bench.tail import RATES, Point, figures
 
-SAMPLE = [("b1_ws", 0.1), ("random", 0.1)]
+SLACK_MS = 1.0  # a read that rests looks once a millisecond whether it may go on
+SAMPLE = [("b1_ws", 0.1, 40), ("square", 0.1, 72)]
 
 
 def tails(name, gbps, num_chunks):
@@ -16,12 +17,12 @@ def tails(name, gbps, num_chunks):
 def assert_no_worse(name, gbps, num_chunks):
     wait, on_demand = tails(name, gbps, num_chunks)
     for key in ("median_wait_ms", "mean_wait_ms", "p99_wait_ms", "longest_wait_ms"):
-        assert wait[key] <= on_demand[key], key
+        assert wait[key] <= on_demand[key] + SLACK_MS, key
 
 
-@pytest.mark.parametrize(("name", "gbps"), SAMPLE)
-def test_below_the_critical_rate_prefetching_has_no_worse_tail_than_loading_on_demand(name, gbps):
-    assert_no_worse(name, gbps, 40)
+@pytest.mark.parametrize(("name", "gbps", "num_chunks"), SAMPLE)
+def test_below_the_critical_rate_prefetching_has_no_worse_tail_than_loading_on_demand(name, gbps, num_chunks):
+    assert_no_worse(name, gbps, num_chunks)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a mover does with a move: the work itself, in the calling thread. Owns nothing and chooses nothing."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -8,6 +9,8 @@ from server.pager.layout import SlotLayout
 from server.pager.move.arena import Arena
 from server.pager.move.slab import Slab, SlotWrite
 from server.pager.moves import Move, MoveDone, Route
+
+REST_S = 0.001  # how soon a read that rests goes on or ends
 
 
 class Device(Protocol):
@@ -67,7 +70,13 @@ class Carrier:
 
     def _read(self, move: Move, slab: Slab) -> MoveDone:
         into = self._dram.view(move.dram_slot)[: self._layout.moved_bytes]
-        fault = slab.read(move.nvme_slot, move.key.block, move.generation, into, lambda: move.is_cancelled)
+
+        def is_cancelled() -> bool:
+            while move.is_resting(time.monotonic()):
+                time.sleep(REST_S)
+            return move.is_cancelled
+
+        fault = slab.read(move.nvme_slot, move.key.block, move.generation, into, is_cancelled)
         if move.is_cancelled:
             return MoveDone(move, is_cancelled=True)
         if fault is not None:
