@@ -99,8 +99,10 @@ def _draw_recall(surface: pygame.Surface, type_: Type, stats: Stats | None) -> N
     recalled = list(zip(stats.recalled, stats.recalled_tiers, strict=False)) if stats else []
     is_stale = stats is not None and stats.stale
     shown = recalled[: _CHIPS * _CHIP_ROWS]
-    remark = "stale" if is_stale else _counted(len(recalled)) if recalled else "nothing old in view"
-    heading(surface, type_, top_px, "RECALLED NOW", remark, ALERT if is_stale else DIM)
+    is_off = stats is not None and not stats.recalls
+    none = "switched off" if is_off else "nothing old in view"
+    remark = "stale" if is_stale else _counted(len(recalled)) if recalled else none
+    heading(surface, type_, top_px, "RECALLED NOW", remark, ALERT if is_stale or is_off else DIM)
     gap_px, pad_px = type_.px(6), type_.px(14)
     rows = _CHIP_ROWS if len(shown) > _CHIPS else 1
     width_px = (surface.get_width() - 2 * pad_px - (_CHIPS - 1) * gap_px) // _CHIPS

@@ -19,10 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 MAX_LIST_BYTES = 4 << 20
 MAX_PICTURE_BYTES = 1 << 20
 MAX_PICTURE_PX = 2_048
-MAX_WORLDS, MAX_SNAPSHOTS = 200, 200
+MAX_WORLDS = 200
+MAX_PICTURES = 300  # of worlds, and then of snapshots, those of the last played world first
 ANSWER_S = 4.0
 AGAIN_S = 1.0
-_KEPT_PX = (480, 320)  # thumbnails are shrunk to this
+_KEPT_PX = (360, 240)  # thumbnails are shrunk to this
 
 
 class SnapshotEntry(BaseModel):
@@ -156,7 +157,7 @@ class Listing:
             if world.thumbnail:
                 self._fetch_picture(("world", world.id), f"/worlds/{quote(world.id)}/thumbnail.jpg")
         for world in worlds:
-            for one in world.snapshots[-MAX_SNAPSHOTS:]:
+            for one in sorted(world.snapshots, key=lambda one: one.created_s, reverse=True):
                 if one.thumbnail:
                     path = f"/worlds/{quote(world.id)}/snapshots/{one.n}.jpg"
                     self._fetch_picture(("snapshot", world.id, one.n), path)
@@ -173,7 +174,7 @@ class Listing:
             return None
 
     def _fetch_picture(self, key: tuple[str | int, ...], path: str) -> None:
-        if self._stopping.is_set():
+        if self._stopping.is_set() or len(self.pictures) >= MAX_PICTURES:
             return
         try:
             self.pictures[key] = read_picture(self._get(self._url, path, self._token, MAX_PICTURE_BYTES))
