@@ -87,6 +87,11 @@ class GrowingCatalog:
         poses = tuple(Pose(*map(float, pose)) for pose in rows.poses[row])
         return int(rows.chunks[row]), poses, rows.footprints[row]
 
+    def first_poses(self, block_ids: Sequence[int]) -> Array:
+        """[n, 5] float64: where each of these ancestors' blocks was seen from first."""
+        rows = self._rows()
+        return rows.poses[np.searchsorted(rows.ids[: self.line.num_rows], block_ids), 0]
+
     def view(self, window_start: int) -> Catalog:
         """The catalog as it is now, for a head whose attention window begins at chunk `window_start`."""
         rows, num = self._rows(), self.line.num_rows

@@ -214,6 +214,11 @@ def _line_of(lines: Lines, moment: int) -> Line | None:
 def _notes(opened: OpenedWorld, num_absent: int, here: Mapping[str, Any]) -> list[str]:
     """What a player who comes back should know. `here` is the exactness fingerprint of this process."""
     notes = list(opened.notes)
+    if faults := opened.log.faults:
+        notes.append(
+            f"{len(faults)} records of this world's log make no sense and were passed over, the first: {faults[0]}. "
+            "`python -m server worlds verify` says more."
+        )
     if opened.log.exactness and (difference := mismatch(opened.log.exactness[-1][1], here)):
         notes.append(f"This world was drawn elsewhere ({difference}): what is drawn again may differ in single pixels.")
     if opened.lost_chunks:

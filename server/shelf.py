@@ -37,6 +37,11 @@ class Shelf:
         self.used_bytes += kept.num_bytes
         self._held[kept] = writer
 
+    def touch(self, kept: KeptHead) -> None:
+        """It was used: it goes last, if it is here at all. O(1)."""
+        if (writer := self._held.pop(kept, None)) is not None:
+            self._held[kept] = writer
+
     def release(self, kept: KeptHead) -> None:
         """It is kept no more, or a session draws from it: its state counts elsewhere."""
         if self._held.pop(kept, None) is not None:

@@ -177,12 +177,13 @@ class Show:
         return {block_id: int(min(tiers, default=NOWHERE)) for block_id, tiers in zip(block_ids, held, strict=True)}
 
     def _places(self, tiers: dict[int, int]) -> list[tuple[int, float, float, float, int, bool]]:
-        places: list[tuple[int, float, float, float, int, bool]] = []
-        for block_id, tier in tiers.items():
-            _, poses, _ = self._catalog.place(block_id)
-            pose = poses[0]
-            places.append((block_id, pose.x_m, pose.z_m, pose.yaw_rad, tier, block_id in self._timeline.seeded))
-        return places
+        if not tiers:
+            return []
+        seen_from = self._catalog.first_poses(list(tiers)).tolist()
+        return [
+            (block_id, x_m, z_m, yaw_rad, tier, block_id in self._timeline.seeded)
+            for (block_id, tier), (x_m, _, z_m, yaw_rad, _) in zip(tiers.items(), seen_from, strict=True)
+        ]
 
     def _whole_map(self, pager: Pager) -> list[Message]:
         ids = [int(block_id) for block_id in self._catalog.view(0).ids]

@@ -213,6 +213,8 @@ class Timeline:
         """Its head, at once when it is in RAM, else from the disk. Raises SnapshotFault."""
         if kept.head is None:
             self.wake(kept, self.read(kept))
+        else:
+            self.shelf.touch(kept)
         assert kept.head is not None
         return kept.head
 

@@ -1,14 +1,17 @@
 """Worlds on disk: what was saved continues, what was damaged is refused by name, what was lost is counted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from models.base import SavedState
 from server.faults import WorldFault
-from server.journal import Journal
+from server.journal import Journal, Save, branch_record, head_record, snapshot_record
 from server.moments import Moment
-from server.worlds import Worlds
+from server.world_log import load_head, read_world_log
+from server.worlds import Worlds, token_hash
 from shared.pose import Pose
 
 
@@ -116,3 +119,75 @@ def test_a_full_disk_keeps_moments_in_memory_and_writes_them_later(worlds, monke
     journal.close()
     opened = worlds.open(worlds.find("attic"))
     assert (opened.head, len(opened.moments)) == (4, 5)
+
+
+def save(number, *records):
+    return Save(number, state(number), records)
+
+
+def test_snapshots_and_branches_come_back_and_each_branch_counts_what_it_lost(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    journal = Journal(made, lambda timeout_s: True, {"threads": 2})
+    for number in range(6):
+        journal.note(moment(number))
+    done = [
+        journal.keep(save(3, snapshot_record("door", 3, 5.0))),
+        journal.keep(save(3, branch_record("cellar", 3, 6.0), head_record("cellar", 3, 6, b"h" * 32))),
+        journal.save(5, state(5)),
+    ]
+    journal.note(replace(moment(6), parent=3, branch="cellar"))
+    journal.note(replace(moment(7), branch="cellar"))
+    assert all(each.result(10) for each in done)
+    journal.drop("snapshot", "door")
+    journal.close()
+    opened = worlds.open(worlds.find("attic"), at="cellar")
+    assert (opened.head, opened.lost_chunks, set(opened.branches)) == (3, 2, {"main", "cellar"})
+    assert opened.snapshots == {}
+    assert worlds.open(worlds.find("attic"), at="main").lost_chunks == 0
+    assert (made.folder / "states" / "3.safetensors").exists(), "the branch still stands on it"
+    with pytest.raises(WorldFault, match="no branch and no snapshot named 'door'"):
+        worlds.open(worlds.find("attic"), at="door")
+
+
+def test_at_every_point_of_the_log_the_snapshots_that_it_names_are_whole(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    journal = Journal(made, lambda timeout_s: True)
+    for number in range(8):
+        journal.note(moment(number))
+        assert journal.keep(save(number, snapshot_record(f"at {number}", number, 0.0))).result(10)
+    journal.close()
+    path = made.folder / "moments.log"
+    whole = path.read_bytes()
+    for end in range(0, len(whole), 37):
+        path.write_bytes(whole[:end])
+        log = read_world_log(made.folder)
+        assert all(
+            load_head(made.folder, kept).saved.facts["chunk_index"] == kept.moment for kept in log.snapshots.values()
+        )
+    assert len(log.snapshots) >= 7
+
+
+def test_a_token_is_known_again_and_another_is_not(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    journal = Journal(made, lambda timeout_s: True)
+    journal.note(moment(0))
+    token = "t" * 32
+    records = (branch_record("cellar", 0, 1.0), head_record("cellar", 0, 1, token_hash(token)))
+    assert journal.keep(save(0, *records)).result(10)
+    assert journal.save(0, state(0)).result(10)
+    journal.close()
+    assert token.encode() not in (made.folder / "moments.log").read_bytes()
+    assert worlds.open(worlds.find("attic"), resume=token).entry.is_resumed
+    assert worlds.open(worlds.find("attic"), resume=token).entry.branch == "cellar"
+    stranger = worlds.open(worlds.find("attic"), resume="u" * 32)
+    assert (stranger.entry.is_resumed, stranger.entry.branch) == (False, "main")
+
+
+def test_an_error_of_ours_in_one_save_does_not_end_the_journal(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    journal = Journal(made, lambda timeout_s: True)
+    journal.note(moment(0))
+    assert not journal.keep(save(0, {"kind": "snapshot"})).result(10)
+    assert "error of the server" in journal.fault
+    assert journal.save(0, state(0)).result(10)
+    journal.close()
