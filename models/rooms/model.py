@@ -174,7 +174,7 @@ class RoomsModel:
         kv = encoded(self.network, latents.to(self.device))
         kept = [chunk for chunk in rooms.window if chunk.is_kept]
         has_moved = any(pose != rooms.pose for pose in poses)
-        is_kept = has_moved and _shown_share(poses, kept, recall) < _KEPT_SHARE
+        is_kept = has_moved and _shown_share(poses, kept, recall, closes_holes=True) < _KEPT_SHARE
         return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
 
     def _committed(self, rooms: RoomsState, chunk: WindowChunk, recall: Recall, timings_ms: dict[str, float]) -> Step:
@@ -226,11 +226,19 @@ def _loaded_inventor(
     return Inventor(layout.requires_grad_(False).to(device, dtype).eval(), found[1].to(device))
 
 
-def _shown_share(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> float:
-    """Return the share of the view from the least known of `poses` that these chunks and blocks show, 0 to 1."""
+def _shown_share(
+    poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall, *, closes_holes: bool = False
+) -> float:
+    """Return the share of the view from the least known of `poses` that these chunks and blocks show, 0 to 1.
+
+    `closes_holes` counts patches between shown ones as shown: right for what need not be stored again, but what is
+    drawn has no point there.
+    """
     footprints = [chunk.points.flatten(0, 1).numpy() for chunk in window] + [block.footprint for block in recall]
     if not footprints:
         return 0.0
     seen_from = np.stack([pose_rows(part.poses) for part in (*window, *recall)])
     covers = [retrieval.coverage(pose, seen_from, np.stack(footprints)).max(0) for pose in poses]
+    if closes_holes:
+        covers = [retrieval.without_holes(cover) for cover in covers]
     return min(float((cover > _COVERED_DETAIL).mean()) for cover in covers)

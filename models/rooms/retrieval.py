@@ -74,6 +74,17 @@ def coverage(pose: Pose, seen_from: Array, footprints: Array) -> NDArray[np.floa
     return cover
 
 
+def without_holes(cover: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return coverage [N] in which a patch between two others is covered as well as both of them.
+
+    Points that were seen from farther away lie apart in a nearer view, and the patches between them were seen too.
+    """
+    grid = cover.reshape(ROWS, COLUMNS).copy()
+    grid[:, 1:-1] = np.maximum(grid[:, 1:-1], np.minimum(grid[:, :-2], grid[:, 2:]))
+    grid[1:-1] = np.maximum(grid[1:-1], np.minimum(grid[:-2], grid[2:]))
+    return grid.reshape(-1)
+
+
 def _sharpness(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the share [P, K] of the detail of each point that its block saw: 1 when it stood as near as `pose`."""
     then_m = np.stack(

@@ -9,8 +9,8 @@ import torch
 from models.base import Catalog
 from models.rooms.geometry import world_points
 from models.rooms.remembered import planar, pose_rows
-from models.rooms.retrieval import coverage, wanted
-from models.rooms.sizes import CAMERA_HEIGHT_M, MAX_RECALL, TOKENS
+from models.rooms.retrieval import coverage, wanted, without_holes
+from models.rooms.sizes import CAMERA_HEIGHT_M, COLUMNS, MAX_RECALL, ROWS, TOKENS
 from shared.pose import Pose
 
 
@@ -101,3 +101,20 @@ def test_five_thousand_blocks_are_looked_through_quickly():
         took_s.append(time.perf_counter() - began_s)
     assert chosen
     assert min(took_s) < 0.015  # 5 ms on a quiet machine
+
+
+def test_holes_between_points_of_a_view_from_farther_away_are_closed_and_its_edge_does_not_grow():
+    cover = np.zeros((ROWS, COLUMNS), np.float32)
+    cover[0:7:2, 0:9:2] = 0.8  # every other patch of the left part: twice as near as it was seen
+    closed = without_holes(cover.reshape(-1)).reshape(ROWS, COLUMNS)
+    assert (closed[:7, :9] == np.float32(0.8)).all()
+    assert (closed[:, 9:] == 0.0).all()
+    assert (closed[7] == 0.0).all()
+
+
+def test_a_nearer_view_of_a_seen_wall_is_shown_once_its_holes_are_closed():
+    near, far = at(0.0, 1.3, 0.0), at(0.0, 0.0, 0.0)
+    cover = coverage(near, pose_rows((far, far))[None], seen((far, far), 3.0)[None]).max(0)
+    shown = (cover > 0.5).mean()
+    assert 0.0 < shown < 0.5
+    assert (without_holes(cover) > 0.5).mean() > 1.5 * shown
