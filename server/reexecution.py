@@ -127,7 +127,8 @@ class Reexecution:
         for key, kv, side in self._buffer.fill(lease):
             left = self._log.moments[key.block]
             assert left.footprint is not None, "a moment with a block has a footprint"
-            recall.append(RecalledBlock(key.block, left.chunk_index, kv, side, left.footprint, left.block_poses))
+            footprint = left.footprint.copy()  # as the log has it, it is read-only, which torch does not take
+            recall.append(RecalledBlock(key.block, left.chunk_index, kv, side, footprint, left.block_poses))
         return recall
 
     def _lease(self, moment: Moment, block: int) -> LeasedBlock:

@@ -1,6 +1,6 @@
 """The tree of a world as text: forks are indented, straight lines are summed up."""
 
-from server.timeline import NO_MOMENT, Moment
+from server.moments import NO_MOMENT, Moment
 from server.world_log import Branch, Kept, WorldLog
 from server.world_tree import MAX_DEPTH, tree_lines
 
