@@ -54,7 +54,12 @@ def test_leaving_for_sixty_chunks_and_coming_back_is_as_if_never_left(model, dri
     snapshot = drive.session.snapshot("door")
     walked(drive, AWAY)  # 60 blocks of another line, in view of the way back, that evict and spill
     moved = drive.stats.spilled_bytes
+    others = drive.session._catalog.view(drive.session.head.state.window_start)
+    aside = {block for block in others.ids.tolist() if block > snapshot.moment}
+    assert len(aside) >= 50
     go(drive, snapshot)
+    poses = model.steer(drive.session.head.state, BACK)
+    assert any(aside.intersection(model.wanted(pose, others)) for pose in poses), "they would be wanted"
     came_back = walked(drive, BACK)
     assert differing_bytes(wanted, came_back) == 0
     assert len(came_back) == len(BACK)
@@ -74,6 +79,19 @@ def test_what_is_recalled_after_going_back_are_ancestors_and_nothing_else(drive)
         moment = drive.session.timeline.tree.moment(number)
         assert set(moment.recalled) <= line
         line.add(moment.id)
+
+
+def test_a_live_walk_that_jumps_falls_back_on_nothing_of_the_line_that_it_left(model, tmp_path):
+    with start(model, small_budgets(model), tmp_path, seed=9, mode="live") as drive:
+        drive.walk(WALK)
+        for turn in range(12):
+            drive.session.snapshot(f"at {turn}")
+            drive.walk([Controls(mouse_dx=31.4 * (-1) ** turn)] * 12)
+            drive.session.restore(f"at {turn // 2}")
+            line = set(drive.session.head.line.ids().tolist())
+            drive.session.step()
+            moment = drive.session.timeline.tree.moment(drive.session.head.moment)
+            assert set(moment.recalled) <= line
 
 
 def test_siblings_are_equal_up_to_the_first_input_that_differs(model, drive):
