@@ -54,12 +54,12 @@ def collect(cache: Cache) -> Found:
     return {entry.name: found for entry in ENTRIES if (found := cache.read(entry)) is not None}
 
 
-def write(found: Found, folder: Path) -> None:
+def write(found: Found, folder: Path, note: str = "") -> None:
     """paper.md and paper.json. `seconds` in the JSON is what the runs took."""
-    (folder / "paper.md").write_text(as_markdown(found), encoding="utf-8")
+    (folder / "paper.md").write_text(as_markdown(found, note), encoding="utf-8")
     took_s = sum(run["seconds"] for run in found.values())
     began_s = time.monotonic() - took_s
-    write_report(folder / "paper.json", command_line(), as_values(found), as_scaled(found), began_s)
+    write_report(folder / "paper.json", command_line(), {"note": note, **as_values(found)}, as_scaled(found), began_s)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"bench paper: another one runs in {cache.folder}; wait for it, or give another --cache")
         return 2
     options.out.mkdir(parents=True, exist_ok=True)
-    write(collect(cache), options.out)
+    write(collect(cache), options.out, options.note)
     print(f"written: {options.out / 'paper.md'} and paper.json")
     return 1 if num_failed else 0
 
@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="also those that are done")
     parser.add_argument("--minutes", type=float, help="start no run that would go beyond; 0: only write")
     parser.add_argument("--list", action="store_true", help="say what would be run, and stop")
+    parser.add_argument("--note", default="", help="what a reader should know of how the runs were made")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where finished runs are kept")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="the folder of paper.md and paper.json")
     return parser

@@ -25,10 +25,10 @@ measured in rooms: `python -m bench revisit`. That positions inside the native r
 """
 
 
-def as_markdown(found: Found) -> str:
-    """The whole document."""
+def as_markdown(found: Found, note: str = "") -> str:
+    """The whole document, with a note of whoever ran it."""
     reports = {name: run["report"] for name, run in found.items()}
-    parts = [HEAD, _machine(found), *(_table(table) for table in tables(reports)), NOT_HERE, _runs(found)]
+    parts = [HEAD, _machine(found, note), *(_table(table) for table in tables(reports)), NOT_HERE, _runs(found)]
     return "\n".join(parts)
 
 
@@ -47,17 +47,18 @@ def as_scaled(found: Found) -> dict[str, Any]:
     return {name: run["report"]["scaled"] for name, run in found.items() if run["report"].get("scaled")}
 
 
-def _machine(found: Found) -> str:
+def _machine(found: Found, note: str) -> str:
     """What it was run on, and how quiet it was."""
     if not found:
         return "Nothing was run yet.\n"
     machines = {_hardware(run["report"]["hardware"]) for run in found.values() if "hardware" in run["report"]}
     others = [run["others_cores"] for run in found.values()]
     loads = [load for run in found.values() for load in (run["load_before"], run["load_after"])]
-    return (
+    words = (
         f"**Machine:** {'; '.join(sorted(machines))}. Meanwhile **other work used {min(others):.1f} to "
-        f"{max(others):.1f} cores** (load average {min(loads):.1f} to {max(loads):.1f}), run by run at the end.\n"
+        f"{max(others):.1f} cores** (load average {min(loads):.1f} to {max(loads):.1f}), run by run at the end."
     )
+    return f"{words} {note}".rstrip() + "\n"
 
 
 def _hardware(hardware: Mapping[str, Any]) -> str:

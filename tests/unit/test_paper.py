@@ -150,7 +150,8 @@ def test_without_runs_every_cell_says_so():
 
 def test_figures_stand_beside_the_papers_and_fast_ones_are_marked():
     found = {"long-real": ran(trace_chunks=300), "long-fast": ran(trace_chunks=3000, scaled={"byte_ratio": 986.2})}
-    text = as_markdown(found)
+    text = as_markdown(found, "At night.")
+    assert "run by run at the end. At night." in text
     assert "| chunks | 3,000 | 300 | 3,000 † | not run |" in text
     assert "| wait: median / p99 / longest | longest 0.12 ms | 0.01 / 0.02 / 0.03 ms |" in text
     assert "| waits of more than 0.5 ms (thread kept off its core) | 0 | 1 (1) | 1 (1) † | not run |" in text
