@@ -66,7 +66,8 @@ def walk(run: Run, folder: Path) -> dict[str, object]:
 def walk_record(run: Run, folder: Path) -> tuple[Scale, Record, PagerStats]:
     """Walk once; what happened, chunk by chunk."""
     scale = scale_of(run.geometry, run.codec, fast=run.fast)
-    disk = ThrottledDisk(scale.read_bytes_per_s(run.read_gbps)) if run.read_gbps else RealDisk()
+    is_throttled = run.read_gbps > 0.0 and run.policy != "recompute"  # the bytes that it would make are still read
+    disk = ThrottledDisk(scale.read_bytes_per_s(run.read_gbps)) if is_throttled else RealDisk()
     budgets = scale.budgets(run.budgets, run.k)
     pager = Pager(
         scale.run.spec,

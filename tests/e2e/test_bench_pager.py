@@ -8,6 +8,7 @@ from bench.pager import main
 from bench.pager_grid import GRID, SPILLS, STALLS
 from bench.pager_trace import TRAJECTORIES, natural_chunks, trajectory
 from server.pager.capacity import SHIPPED
+from server.pager.move.disk import RealDisk
 from server.trace import SHIPPED_FOLDER, write_trace
 
 KEYS = {
@@ -68,6 +69,15 @@ def test_on_demand_waits_where_recomputing_waits_longer(tmp_path):
     flags = ("--chunks", "24", "--trace", "b1_ws", "--recall-from", "nvme", "--read-gbps", "2")
     waits = [bench(tmp_path, *flags, "--policy", policy)["median_wait_ms"] for policy in ("on-demand", "recompute")]
     assert 0.5 < waits[0] < waits[1]
+
+
+def test_a_slow_drive_does_not_slow_recomputing(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr("bench.pager.ThrottledDisk", lambda rate: made.append(rate) or RealDisk())
+    bench(tmp_path, "--chunks", "4", "--read-gbps", "0.1", "--policy", "recompute")
+    assert not made
+    bench(tmp_path, "--chunks", "4", "--read-gbps", "0.1", "--policy", "on-demand")
+    assert made
 
 
 def test_a_trace_file_says_what_is_wanted(tmp_path):
