@@ -104,6 +104,7 @@ def test_03_a_slot_whose_old_owner_is_still_being_written_is_not_given_away(pagi
     pager.commit(paging.key(0), paging.fresh(0))
     table = pager._table
     paging.wait_for(lambda: Route.WRITE in {route for _, route in pager._keeper._traffic.moves})
+    paging.wait_for(lambda: paging.trouble.num_hanging > 0)  # a write that was only queued may be taken back
     slot = table.blocks[paging.key(0)].slots[Tier.NVME]
     pager.forget([paging.key(0)])
     pager.commit(paging.key(1), paging.fresh(1))

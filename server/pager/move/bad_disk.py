@@ -18,6 +18,7 @@ class Trouble:
     read_bytes_per_s: float = 0.0  # 0: as fast as the disk below
     max_bytes: int = 0  # the most that one call moves; 0: all
     is_stalled: bool = False  # calls hang until it is lifted
+    num_hanging: int = 0  # calls that hang now
     refuses_direct: bool = False  # accepts it when opening and refuses the first call
     read_errors: deque[int] = field(default_factory=deque[int])  # 0: this call succeeds
     write_errors: deque[int] = field(default_factory=deque[int])
@@ -31,6 +32,7 @@ class BadDisk:
         self._below = below
         self._direct: set[int] = set()
         self._throttle = threading.Lock()
+        self._counting = threading.Lock()
         self.trouble = Trouble()
 
     def open(self, path: Path, *, is_direct: bool, create: bool) -> int:
@@ -86,11 +88,19 @@ class BadDisk:
         return self._below.free_bytes(folder)
 
     def _suffer(self, fd: int, delay_s: float, errors: deque[int]) -> None:
-        while self.trouble.is_stalled:
-            time.sleep(0.002)
+        if self.trouble.is_stalled:
+            self._hang()
         if delay_s:
             time.sleep(delay_s)
         if errors and (code := errors.popleft()):
             raise OSError(code, "made to fail")
         if self.trouble.refuses_direct and fd in self._direct:
             raise OSError(22, "direct IO refused")
+
+    def _hang(self) -> None:
+        with self._counting:
+            self.trouble.num_hanging += 1
+        while self.trouble.is_stalled:
+            time.sleep(0.002)
+        with self._counting:
+            self.trouble.num_hanging -= 1
