@@ -173,7 +173,8 @@ class Timeline:
         try:
             check_name(name)
         except WorldFault as fault:
-            raise SnapshotFault(str(fault).replace("a world", "it")) from fault
+            rule = str(fault).partition(" world: ")[2]
+            raise SnapshotFault(f"the name {name!r} cannot be given: {rule}") from fault
         if name in taken:
             raise SnapshotFault(f"there is a {name!r} already: choose another name, or drop that one first")
 
