@@ -56,6 +56,7 @@ class Run:
     recompute_ms: float = 585.5
     from_nvme: bool = False
     fast: bool = False
+    is_patient: bool = False
 
 
 def walk(run: Run, folder: Path) -> dict[str, object]:
@@ -80,7 +81,7 @@ def walk_record(run: Run, folder: Path) -> tuple[Scale, Record, PagerStats]:
     )
     alive = np.array([chunk.leaves_block for chunk in run.chunks])
     foreseer = Foreseer(run.extrapolator, run.chunks, run.geometry, rule_of(run.chunks, alive, run.k), WORLD)
-    terms = Terms(run.policy, scale.real_s(run.chunk_ms), scale.real_s(run.recompute_ms), run.from_nvme)
+    terms = Terms(run.policy, scale.real_s(run.chunk_ms), scale.real_s(run.recompute_ms), run.from_nvme, run.is_patient)
     blocks = _fresh_blocks(scale)
     world = folder / WORLD
     world.mkdir()
@@ -118,6 +119,7 @@ def _figures(run: Run, scale: Scale, record: Record, stats: PagerStats) -> dict[
         "policy": run.policy,
         "extrapolator": run.extrapolator,
         "eviction": run.eviction,
+        "patient": run.is_patient,
         "stalls": record.stalls,
         "preempted": record.preempted,
         "longest_wait_ms": round(max(waits), 4),
@@ -182,6 +184,7 @@ def main(argv: Sequence[str]) -> int:
             options.recompute_ms,
             options.recall_from == "nvme",
             options.fast,
+            options.patient,
         )
         folder = Path(tempfile.mkdtemp(prefix="pager-", dir=options.folder))
         try:
@@ -215,6 +218,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--recall-from", choices=["any", "nvme"], default="any")
     parser.add_argument("--recompute-ms", type=float, default=585.5, help="a block, under policy recompute")
     parser.add_argument("--fast", action="store_true", help="small blocks and short times")
+    parser.add_argument(
+        "--patient", action="store_true", help="a chunk goes on until nothing moves: what is late anyway?"
+    )
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the world is put meanwhile")
     parser.add_argument("--json", dest="path")
     return parser

@@ -57,7 +57,15 @@ class Spill:
     def measure(self, folder: Path) -> dict[Tier, int]:
         num = max(self.predict().values()) + 4
         wanted = [(index - WINDOW_CHUNKS - 1,) if index > WINDOW_CHUNKS else () for index in range(num)]
-        run = Run(GEOMETRY, straight(wanted), self.budgets, chunk_ms=SPILL_CHUNK_MS, extrapolator="none", fast=True)
+        run = Run(
+            GEOMETRY,
+            straight(wanted),
+            self.budgets,
+            chunk_ms=SPILL_CHUNK_MS,
+            extrapolator="none",
+            fast=True,
+            is_patient=True,  # blocks that a slow machine loses would never fill the lower tiers
+        )
         return walk_record(run, folder)[1].first_drop
 
     def is_right(self, folder: Path) -> tuple[bool, str]:

@@ -28,6 +28,7 @@ WORLD = "bench"
 COUNTER = "counter"  # a head that only counts: it is there from the start, and never leaves
 POLICIES = ("live", "wait", "on-demand", "recompute")
 PREFETCHING = ("live", "wait")
+REST_S, REST_STEP_S = 30.0, 0.001
 SAMPLES = 200  # of memory and page cache over a run
 
 
@@ -39,6 +40,7 @@ class Terms:
     chunk_s: float
     recompute_s: float = 0.0
     from_nvme: bool = False
+    is_patient: bool = False  # a chunk goes on until nothing moves
 
 
 @dataclass(slots=True)
@@ -156,6 +158,16 @@ class Walk:
                 trail = None if share else self._trail(index)  # one a chunk, as a session gives it
                 self._pager.foresee(WORLD, lambda share=share: self._plan(index, share, plan_s), trail)
         _sleep_until(begin_s + chunk_s)
+        if self._terms.is_patient:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Until every block that was committed is durable and every fetch that was planned has ended."""
+        until_s = time.perf_counter() + REST_S
+        self._pager.flush(REST_S)
+        self._pager.flush(REST_S)  # by its answer the fetches of a plan from before the first one are under way
+        while self._pager.stats(WORLD).queued_moves and time.perf_counter() < until_s:
+            time.sleep(REST_STEP_S)
 
     def _plan(self, index: int, share: float, begin_s: float) -> Plan:
         """Pager thread. What has to come from NVME is planned only once it is nowhere else."""
