@@ -25,7 +25,8 @@ Row = dict[str, Any]
 
 _DIVERSITY_CHUNKS = 10
 _UNSEEN_RAD = np.pi / 2  # a field of view: nothing of the first view is left in sight
-_SOURCES = (Path(__file__).parent, Path(__file__).parent.parent / "models" / "rooms")
+_ROOT = Path(__file__).parent.parent
+_SOURCES = ("bench/revisit*.py", "bench/classifier_network.py", "models/rooms/*.py", "server/pager/codec.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Rows:
         told = hashlib.blake2b(json.dumps(asdict(asked)).encode(), digest_size=16)
         told.update(model.fingerprint.encode() + str(model.dtype).encode())
         told.update(b"" if judge is None else judge.fingerprint.encode())
-        for source in sorted(path for part in _SOURCES for path in part.glob("*.py")):
+        for source in sorted(path for pattern in _SOURCES for path in _ROOT.glob(pattern)):
             told.update(source.read_bytes())
         self._key = told.hexdigest()
         if folder is not None:
