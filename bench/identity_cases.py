@@ -113,8 +113,12 @@ class Folder:
 
 def walked(drive: Drive, controls: Sequence[Controls]) -> list[Pixels]:
     """The frames of a walk; after each chunk its blocks go to the disk."""
+
+    def settle() -> None:
+        drive.pager.flush(30.0)
+
     before = len(drive.frames)
-    drive.walk(controls, lambda: drive.pager.flush(30.0))
+    drive.walk(controls, settle)
     return drive.frames[before:]
 
 

@@ -172,7 +172,7 @@ def _mark(model: WorldModel, state: ModelState) -> bytes:
     saved: SavedState = model.dump(state)
     digest = xxhash.xxh3_128(repr(sorted(saved.facts.items())).encode())
     for name in sorted(saved.tensors):
-        digest.update(saved.tensors[name].contiguous().view(-1).view(torch.uint8).numpy())
+        digest.update(saved.tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.digest()
 
 

@@ -61,7 +61,7 @@ def _timed(filled: FilledEngine, session: Session, calls: int) -> dict[str, Any]
     session.settle()
     places = (here, there)
     gc.collect()
-    result = {
+    result: dict[str, Any] = {
         "snapshot": _microseconds(calls, lambda _: session.snapshot(), lambda _: session.settle()),
         "fork": _microseconds(calls, lambda _: session.fork(), timeline.drop_branch, every=1),
         "restore": _microseconds(calls, lambda index: session.restore(places[index % 2]), lambda _: session.settle()),

@@ -75,7 +75,7 @@ def _write(folder: Path, card: WorldCard, log: WorldLog, blocks: StoredBlocks, f
         if fault:
             left_out.append(f"block {block}: {fault}")
             continue
-        writer.add(f"blocks/{block}", len(packed), [memoryview(packed.numpy())])
+        writer.add(f"blocks/{block}", len(packed), [packed.numpy().data])
         num_blocks += 1
     writer.end()
     return Exported(file.tell(), len(log.moments), num_blocks, tuple(left_out))

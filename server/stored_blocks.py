@@ -83,7 +83,7 @@ class StoredBlocks:
         packed = torch.empty(layout.moved_bytes, dtype=torch.uint8)
         if log is None or self._slab is None:
             return packed, "the slab is gone"
-        view = memoryview(packed.numpy())
+        view = packed.numpy().data
         try:
             read_fully(self._disk, self._slab, view, slot_at(layout, slot))
         except OSError as error:

@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -189,7 +189,7 @@ class _told:  # noqa: N801 - reads as a word of its with statement
             _refuse(str(value))
 
 
-def _refuse(text: str, status: int = EXIT_FAULT) -> None:
+def _refuse(text: str, status: int = EXIT_FAULT) -> NoReturn:
     print(text, file=sys.stderr)  # noqa: T201 - a command line prints
     raise typer.Exit(status)
 
