@@ -98,7 +98,9 @@ class OpenedWorld:
 
     @property
     def lost_chunks(self) -> int:
-        return 0 if self.entry is None else self.entry.lost_chunks
+        if self.entry is not None:
+            return self.entry.lost_chunks
+        return sum(not moment.seeded for moment in self.moments.values())  # nothing was saved: it begins anew
 
     @property
     def next_id(self) -> int:
@@ -202,7 +204,7 @@ class Worlds:
         """
         folder = self.root / card.id
         log = read_world_log(folder)
-        is_new = not log.heads and not any((folder / "states").glob("*.safetensors"))
+        is_new = not log.heads and _states_of(folder) <= _beginning_of(log)
         entry, notes = find_entry(folder, log, at, resume)
         if entry is None and not is_new:
             raise WorldFault(
@@ -211,6 +213,15 @@ class Worlds:
                 "Nothing was changed: restore its folder from a copy, or name a new world."
             )
         return OpenedWorld(folder, card, log, is_new, entry, notes)
+
+
+def _states_of(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "states").glob("*.safetensors")}
+
+
+def _beginning_of(log: WorldLog) -> set[str]:
+    """State files that a new world writes before its log names them: a server killed in between leaves no more."""
+    return {f"{moment.id}.safetensors" for moment in log.moments.values() if moment.seeded}
 
 
 def find_entry(folder: Path, log: WorldLog, at: str, resume: str) -> tuple[Entry | None, tuple[str, ...]]:

@@ -50,6 +50,30 @@ def test_a_world_continues_at_its_last_saved_head_and_counts_what_was_lost(world
     assert torch.equal(opened.state.tensors["window.0"], state(6).tensors["window.0"])
 
 
+@pytest.mark.parametrize("num_drawn", [0, 3])
+def test_a_world_whose_server_was_killed_before_its_first_save_begins_anew_and_counts_what_was_lost(worlds, num_drawn):
+    made = worlds.make("attic", 7, "plain", "ff")
+    journal = Journal(made, lambda timeout_s: True)
+    journal.note(replace(moment(0), seeded=True))
+    for number in range(1, num_drawn + 1):
+        journal.note(moment(number))
+    journal.close()
+    (made.folder / "states" / "0.safetensors").write_bytes(b"written, and its record was not")
+    opened = worlds.open(worlds.find("attic"))
+    assert opened.is_new
+    assert (opened.entry, opened.lost_chunks, opened.next_id) == (None, num_drawn, num_drawn + 1)
+
+
+def test_a_world_whose_log_lost_every_head_is_not_begun_anew(worlds):
+    made = worlds.make("attic", 7, "plain", "ff")
+    journal = Journal(made, lambda timeout_s: True)
+    journal.note(replace(moment(0), seeded=True))
+    journal.close()
+    (made.folder / "states" / "5.safetensors").write_bytes(b"of a chunk that was drawn")
+    with pytest.raises(WorldFault, match="cannot be continued"):
+        worlds.open(worlds.find("attic"))
+
+
 def test_a_damaged_state_is_refused_by_name_and_the_one_before_is_used(worlds):
     made = worlds.make("attic", 7, "plain", "ff")
     walk(worlds, made, saves={3, 6}, moments=9)
