@@ -20,8 +20,8 @@ from models.rooms.sizes import TOKENS
 PASSES = 3  # that decide; one more finishes
 _FIRST_PASS = 1000  # pass numbers apart from those of the drawing network
 _MOST_CHOICES = 64  # that are looked at
-_LIKELY = 0.9  # of the probability: codes beyond are never chosen
-_SHARPEN = 1.2  # of the logits of codes: a little less chance than there is
+_LIKELY = 0.95  # of the probability: codes beyond are never chosen
+_SHARPEN = 1.1  # of the logits of codes: a little less chance than there is
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class RoomsModel:
     def _drawn(
         self, rooms: RoomsState, cameras: torch.Tensor, memory: Sequence[Remembered], *, is_known: bool
     ) -> torch.Tensor:
-        """Return latents [C, N, CHANNELS] of the coming chunk: a new view is invented where weights allow."""
+        """Return latents [C, N, CHANNELS] of the coming chunk; a new view is invented where the weights can."""
         if self.inventor is not None and not is_known:
             return invent(self.inventor, cameras, memory, rooms.seed, rooms.chunk_index)
         times = self.times_covered if is_known else self.times_new
@@ -219,7 +219,7 @@ def _loaded_refiner(
 def _loaded_inventor(
     found: tuple[dict[str, torch.Tensor], Codebook] | None, device: torch.device, dtype: torch.dtype
 ) -> Inventor | None:
-    if found is None:
+    if found is None or dtype == torch.float32:  # where only float32 is to be had, deciding code by code is too slow
         return None
     layout = LayoutNetwork()
     layout.load_state_dict(found[0])
