@@ -52,10 +52,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--chunks", type=int, default=14, help="that each trial goes on for")
     options = parser.parse_args(argv)
     torch.set_grad_enabled(False)
-    reports = [measure(kind, model, options.chunks) for kind, model in _models()]
-    write_report(options.path, command_line(), {"models": reports})
-    for report in reports:
-        _tell(report)
+    reports: list[dict[str, Any]] = []
+    for kind, model in _models():
+        reports.append(measure(kind, model, options.chunks))
+        _tell(reports[-1])
+        write_report(options.path, command_line(), {"models": reports})
     return 0 if all(report["repeats"] for report in reports) else 1
 
 
