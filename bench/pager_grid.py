@@ -29,6 +29,7 @@ GB = 1_000_000_000
 SPILL_CHUNK_MS = 500.0  # 25 ms in fast mode
 POOL = 12  # blocks that the stall runs recall, again and again
 STALL_CHUNKS = 24
+ATTEMPTS = 3  # a busy machine makes waits, and never takes one away: the least of so many walks counts
 NOISE_SHARE = 0.04  # of the time; a rate a tenth below the critical one loses 11 %
 ROOM = Budgets(6 * GB, 5 * GB // 2, 7 * GB)  # of the stall runs
 
@@ -110,11 +111,15 @@ class Stall:
             from_nvme=True,
             fast=True,
         )
+        folder.mkdir()
         scale, record, _ = walk_record(run, folder)
         return fmean(record.waits_ms[warm_up + 2 :]) / (scale.real_s(self.chunk_ms) * 1e3)
 
     def is_right(self, folder: Path) -> tuple[bool, str]:
-        lost = self.measure(folder)
+        lost = self.measure(folder / "0")
+        for attempt in range(1, ATTEMPTS):
+            if lost > NOISE_SHARE:
+                lost = min(lost, self.measure(folder / str(attempt)))
         measured = "non-zero" if lost > NOISE_SHARE else "zero"
         return measured == self.predict(), f"{self}: {self.predict()}, waits are {lost:.2%} of the time"
 
