@@ -14,6 +14,7 @@ from server.mailbox import Taken
 from server.moments import Moment
 from server.outbox import OutFrame
 from server.pager.blocks import BlockKey
+from server.pager.moves import MoveNote
 from server.pager.pager import Pager
 from server.seat import Seat
 from server.timeline import Timeline
@@ -160,9 +161,12 @@ class Show:
         if changed:
             arrows = [(note.key.block, _number(note.from_tier), _number(note.to_tier)) for note in moves]
             self.tell(BlockNote(blocks=self._places(tiers), moves=arrows))
-        for seat in self._seats:
-            if seat.has_caught_up():
-                seat.tell(*self._whole_map(pager))
+        for seat in filter(Seat.has_caught_up, self._seats):
+            seat.tell(*self._whole_map(pager))
+        return self._gone_of(pager, notes)
+
+    def _gone_of(self, pager: Pager, notes: list[MoveNote]) -> set[int]:
+        """The blocks that left their last tier with these moves."""
         moved_out = sorted({note.key.block for note in notes if note.to_tier is None})
         return {block_id for block_id, tier in self._tiers(pager, moved_out).items() if tier == NOWHERE}
 
