@@ -99,12 +99,18 @@ ENTRIES: list[Entry] = [*MODEL_RUNS, *LONG_RUNS, *FORCED_RUNS, *ROOMS_RUNS, GRID
 
 
 def chosen(names: Iterable[str]) -> list[Entry]:
-    """The entries whose name is one of `names` or begins with one, in order; all when there are no names.
+    """The entries named, in order; a name that is none stands for all that begin so; no names stand for all.
 
     Raises ValueError for a name that chooses nothing.
     """
+    known = {entry.name for entry in ENTRIES}
     wanted = list(names)
     for name in wanted:
         if not any(entry.name.startswith(name) for entry in ENTRIES):
             raise ValueError(f"there is no run {name!r}; there are {', '.join(entry.name for entry in ENTRIES)}")
-    return [entry for entry in ENTRIES if not wanted or any(entry.name.startswith(name) for name in wanted)]
+    beginnings = tuple(name for name in wanted if name not in known)
+    return [
+        entry
+        for entry in ENTRIES
+        if not wanted or entry.name in wanted or (beginnings and entry.name.startswith(beginnings))
+    ]

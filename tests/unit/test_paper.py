@@ -79,6 +79,7 @@ def test_a_name_chooses_the_runs_that_begin_so():
     assert [entry.name for entry in chosen(["throttle-a_yaw-live"])] == [
         sweep_name("a_yaw", "live", rate) for rate in RATES_GBPS
     ]
+    assert [entry.name for entry in chosen([sweep_name("a_yaw", "wait", 0.1)])] == [sweep_name("a_yaw", "wait", 0.1)]
     assert chosen([]) == ENTRIES
     with pytest.raises(ValueError, match="no run 'nothing'"):
         chosen(["plan", "nothing"])
