@@ -33,7 +33,8 @@ def summary(rows: Sequence[Row], gaps: Sequence[int]) -> dict[str, Any]:
         report["diversity_psnr"] = float(np.mean([row["diversity_psnr"] for row in rows]))
     report |= _gains(rows, parts)
     report |= _recalls(returns, parts)
-    report["by_gap"] = [_row_of_gap(returns, parts, gap, gaps) for gap in gaps]
+    if parts:
+        report["by_gap"] = [_row_of_gap(returns, parts, gap, gaps) for gap in gaps]
     return report
 
 
