@@ -6,6 +6,7 @@ it. What is not in it is the player's own: the keys held now and how fast the mo
 go on across a jump; the extrapolator is a function of them and of the head's pose.
 """
 
+import re
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -151,8 +152,9 @@ class Branch(KeptHead):
 
 
 QUICK = "quick "
+_QUICK_NAME = re.compile(rf"{QUICK}\d{{1,15}}", re.ASCII)
 
 
 def is_quick_name(name: str) -> bool:
     """Whether the server made this name up for a quick snapshot."""
-    return name.startswith(QUICK) and name.removeprefix(QUICK).isdigit()
+    return _QUICK_NAME.fullmatch(name) is not None

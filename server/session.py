@@ -201,8 +201,7 @@ class Session:
 
         At once when its state is in RAM, else after reading it. Raises SnapshotFault and stays when that fails.
         """
-        if isinstance(to, str):
-            to = self.timeline.find(to)
+        to = self.timeline.find(to) if isinstance(to, str) else to
         self._jump(to if isinstance(to, Head) else self.timeline.head_of(to))
 
     def rewind(self, chunks: int) -> int:
@@ -223,6 +222,7 @@ class Session:
         if branch.is_taken:
             raise SnapshotFault(f"somebody walks on branch {branch.name!r}: choose another one")
         head = self.timeline.head_of(branch)
+        self.timeline.leave(self.branch)  # or it would be found where it was last saved
         self.leave_branch()
         self._take(branch)
         self._jump(head)

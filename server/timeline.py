@@ -14,7 +14,7 @@ import numpy as np
 from models.base import WorldModel
 from server.catalog import Gone
 from server.faults import SnapshotFault, WorldFault
-from server.head import QUICK, Branch, Head, KeptHead, Snapshot
+from server.head import QUICK, Branch, Head, KeptHead, Snapshot, is_quick_name
 from server.journal import Journal, Record, Save, branch_record, head_record, snapshot_record
 from server.moment_tree import MomentTree
 from server.moments import MAIN, Moment
@@ -109,12 +109,10 @@ class Timeline:
 
     def fork(self, head: Head, name: str = "") -> Branch:
         """Begin a branch at a head. Raises SnapshotFault when the name is taken, or none."""
-        if name:
-            self._check_free(name, self.branches)
-        elif len(self.branches) >= MAX_BRANCHES:
+        if len(self.branches) >= MAX_BRANCHES:
             raise SnapshotFault(f"a world has at most {MAX_BRANCHES:,} branches: drop some of them first")
-        else:
-            name = self._free_branch_name()
+        name = name or self._free_branch_name()
+        self._check_free(name, self.branches)
         made = self.branches[name] = Branch(name, head, head.moment)
         self._news.append(made)
         return made
@@ -144,6 +142,11 @@ class Timeline:
         self.shelf.release(snapshot)
         if snapshot.durability is not None or snapshot.rest is not None:
             self.journal.drop("snapshot", snapshot.name)
+
+    def leave(self, branch: Branch) -> None:
+        """Its session goes elsewhere: where it was left is made durable with `settle`."""
+        if self.is_kept(branch) and branch.rest is None:
+            self._news.append(branch)
 
     def drop_branch(self, branch: Branch) -> None:
         """Keep a branch no more. Raises SnapshotFault while somebody walks on it, and for the world's last one."""
@@ -175,8 +178,9 @@ class Timeline:
         except WorldFault as fault:
             rule = str(fault).partition(" world: ")[2]
             raise SnapshotFault(f"the name {name!r} cannot be given: {rule}") from fault
-        if name in taken:
-            raise SnapshotFault(f"there is a {name!r} already: choose another name, or drop that one first")
+        if name in taken or is_quick_name(name):
+            why = "there is one already" if name in taken else "the server calls quick snapshots so"
+            raise SnapshotFault(f"the name {name!r} cannot be given: {why}. Choose another name.")
 
     def _free_branch_name(self) -> str:
         number = len(self.branches) + 1

@@ -234,6 +234,39 @@ def test_a_world_opens_with_its_branches_and_snapshots_and_goes_on_byte_for_byte
         pytest.fail("it was opened")
 
 
+def test_a_branch_that_was_left_is_found_where_it_was_left(model, tmp_path):
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
+        walked(drive, WALK[:8])
+        left_at = drive.session.head.moment
+        drive.session.switch(drive.session.fork("cellar"))
+        walked(drive, WALK[:8])
+    with start(model, small_budgets(model), tmp_path, seed=0, world="attic", at="main") as drive:
+        assert (drive.session.branch.name, drive.session.head.moment) == ("main", left_at)
+
+
+def test_a_name_of_quick_snapshots_cannot_be_given(drive):
+    with pytest.raises(SnapshotFault, match="quick"):
+        drive.session.snapshot("quick 1")  # the first quick snapshot would take its place
+    assert drive.session.snapshot().name == "quick 1"
+
+
+def test_a_world_with_a_name_that_only_looks_like_a_quick_one_opens(model, tmp_path):
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
+        walked(drive, WALK[:2])
+        assert drive.session.snapshot("quick ²").durable.result(10.0)
+    with start(model, small_budgets(model), tmp_path, seed=0, world="attic") as drive:
+        assert drive.session.snapshot().name == "quick 1"
+        assert set(drive.session.timeline.snapshots) == {"quick ²", "quick 1"}
+
+
+def test_a_world_has_so_many_branches_and_no_more_whoever_names_them(drive, monkeypatch):
+    monkeypatch.setattr("server.timeline.MAX_BRANCHES", 2)
+    drive.session.fork("cellar")
+    for name in ("", "roof"):
+        with pytest.raises(SnapshotFault, match="at most 2"):
+            drive.session.fork(name)
+
+
 def test_a_damaged_snapshot_is_refused_by_name_and_the_rest_opens(model, tmp_path):
     budgets = small_budgets(model)
     with start(model, budgets, tmp_path, seed=9, world="attic") as drive:
