@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from client.stage import Stage
 
 _MEMORY_OFF = "Memory off: from the next chunk on the model sees its last frames alone. M switches it on."
+_NOTHING_YET = "No comparison yet: bookmark a view with B, walk away and come back to it."
 _MEMORY_ON = "Memory on: what was seen before is recalled again."
 
 
@@ -35,7 +36,7 @@ class Deeds:
         elif action is Action.FULL_SCREEN:
             stage.window.toggle_full_screen()
         elif action is Action.METER_VIEW:
-            stage.revisit.view = stage.revisit.view.following
+            self._turn_meter(now_s)
         elif action is Action.EXPORT:
             self._begin_export(now_s)
         elif action is Action.BOOKMARK:
@@ -85,10 +86,17 @@ class Deeds:
         one = stage.meter.drop(View(stage.shown, now_s, stage.walk.travel.recalls))
         stage.walk.tell(f"Bookmark {one.name}. Walk away and come back: then and now are compared.", now_s)
 
+    def _turn_meter(self, now_s: float) -> None:
+        stage = self._stage
+        if stage.meter.pair is None:
+            stage.walk.tell(_NOTHING_YET, now_s)
+        else:
+            stage.revisit.view = stage.revisit.view.following
+
     def _begin_export(self, now_s: float) -> None:
         stage, welcome = self._stage, self._stage.walk.welcome
         if stage.meter.pair is None or welcome is None:
-            stage.walk.tell("Nothing to export yet: drop a bookmark with B, walk away and come back to it.", now_s)
+            stage.walk.tell(_NOTHING_YET, now_s)
         elif self._export is None:
             origin = Origin(welcome.world, welcome.seed, welcome.model)
             self._export = stage.meter.submit(lambda pair=stage.meter.pair: write_sheet(pair, origin, self._folder))

@@ -20,6 +20,7 @@ COLUMN_PX = 304
 MARGIN_PX = 16
 _GAP_PX = 10
 _MAP_PX = 216
+_LINE_PX = 30  # of the compact HUD
 _PANEL_S = 0.15  # between two drawings of the panels
 _MAP_S = 0.1
 
@@ -59,9 +60,10 @@ class Hud:
         return self.type_.scale
 
     def free_area(self, size: tuple[int, int]) -> pygame.Rect:
-        """The part of a window of this size where the HUD never draws, but for its compact line."""
+        """The part of a window of this size where the HUD never draws."""
         column_px = self.type_.px(COLUMN_PX + MARGIN_PX) if self.mode is HudMode.FULL else 0
-        return pygame.Rect(0, 0, max(size[0] // 2, size[0] - column_px), size[1])
+        line_px = self.type_.px(MARGIN_PX) + self.type_.px(_LINE_PX) if self.mode is HudMode.COMPACT else 0
+        return pygame.Rect(0, line_px, max(size[0] // 2, size[0] - column_px), size[1] - line_px)
 
     def moving_region(self, now_s: float) -> pygame.Rect | None:
         """The part of the window that moves between two pictures: where flights are in the air."""
@@ -123,7 +125,7 @@ class Hud:
         left = type_.text(f"{walk.record.fps_lately(now_s):.1f} fps · {ms_in_words(p50_ms)} ms to photon", 12, INK)
         told = [f"{mark.label}: {mark.value}" for mark in marks(walk.welcome, stats)]
         right = type_.text(" · ".join([f"{stalls} stalls", *told]), 12, ALERT if stalls or told else DIM)
-        pad_px, bar_px, height_px = type_.px(12), type_.px(58), type_.px(30)
+        pad_px, bar_px, height_px = type_.px(12), type_.px(58), type_.px(_LINE_PX)
         width_px = left.get_width() + right.get_width() + 3 * (bar_px + pad_px) + 3 * pad_px
         at_x, at_y = type_.px(MARGIN_PX), type_.px(MARGIN_PX)
         target.blit(slab(width_px, height_px, type_.px(8), PANEL, PANEL_ALPHA, TROUGH), (at_x, at_y))
@@ -134,8 +136,8 @@ class Hud:
             state = stats.tiers[tier] if stats and tier < len(stats.tiers) else None
             bar = pygame.Rect(x_px, middle_px - type_.px(3), bar_px, type_.px(6))
             target.blit(slab(bar.width, bar.height, type_.px(3), TROUGH, 255), bar)
-            fill_px = round(bar_px * fill_share(state.used_bytes, state.budget_bytes)) if state else 0
-            if fill_px >= bar.height:
+            if state and state.used_bytes:
+                fill_px = max(bar.height, round(bar_px * fill_share(state.used_bytes, state.budget_bytes)))
                 target.blit(slab(fill_px, bar.height, type_.px(3), ACCENT[tier], 235), bar)
             x_px += bar_px + pad_px
         target.blit(right, right.get_rect(midleft=(x_px, middle_px)))

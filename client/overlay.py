@@ -17,8 +17,8 @@ HELP = (
     ("W A S D", "walk (by position, on every keyboard layout)"),
     ("mouse", "look around; click to capture it, Esc lets it go"),
     ("arrow keys", "walk and turn without a mouse"),
-    ("B", "bookmark this view: come back to it, and then and now are compared"),
-    ("V · X", "that comparison beside, blinking, as difference, hidden · export it"),
+    ("B", "bookmark this view; when you come back, then and now are compared"),
+    ("V · X", "show it side by side, blinking, as difference, not at all · export it"),
     ("M", "memory (recall) off and on"),
     ("C", "compare with and without recall, side by side; C ends it"),
     ("F5 · F9", "quick-save · quick-load"),
@@ -29,12 +29,12 @@ HELP = (
     ("Ctrl+Q", "quit, like closing the window; the world is saved"),
 )
 _LEGEND = (
-    "On the map a dot is a block of memory, its line where it looked; a ring was given",
-    "at the start, a dot was invented. White: you, and where you will be. Threads lead to",
-    "the blocks that this picture was drawn with. Yellow: bookmarks.",
+    "On the map dots and rings are blocks of memory, their lines where they looked: dots",
+    "were invented, rings were given at the start. White: you, and where you will be.",
+    "Threads lead to the blocks that this picture was drawn with. Yellow: bookmarks.",
     "stalls: waits for memory above 0.5 ms. stale recalls: chunks drawn with another set",
     "than was wanted. lost: blocks that no tier could take in time. missed: copies that",
-    "were damaged, failed or late. None of them is waited for.",
+    "were damaged, failed or late.",
 )
 
 

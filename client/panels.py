@@ -13,6 +13,7 @@ STRIP_PX = 12
 HEAD_PX = 24
 _CHIPS = 4
 _CHIP_ROWS = 2
+_LEAST_PX = 3
 _MAX_CELLS = 64  # more blocks than this are drawn as one bar
 
 
@@ -67,8 +68,9 @@ def _draw_tier(surface: pygame.Surface, type_: Type, tier: Tier, state: TierStat
     size = type_.text(f"{bytes_in_words(state.used_bytes)} / {bytes_in_words(state.budget_bytes)}", 12, DIM)
     surface.blit(size, (strip.right - size.get_width(), text_top))
     surface.blit(slab(strip.width, strip.height, type_.px(3), TROUGH, 255), strip)
-    fill_px = round(strip.width * fill_share(state.used_bytes, state.budget_bytes))
-    if fill_px >= type_.px(3):
+    if state.used_bytes:
+        share = fill_share(state.used_bytes, state.budget_bytes)
+        fill_px = max(type_.px(_LEAST_PX), round(strip.width * share))  # a few blocks of many are seen, too
         surface.blit(slab(fill_px, strip.height, type_.px(3), ACCENT[tier], 225), strip)
         _draw_cells(surface, type_, strip, fill_px, state.blocks)
         _draw_recalled_cells(surface, type_, pygame.Rect(strip.topleft, (fill_px, strip.height)), tier, atlas)

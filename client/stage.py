@@ -198,7 +198,9 @@ class Stage:
         self.hud.mode = before
 
     def _draw_hints(self, target: pygame.Surface, type_: Type, now_s: float) -> None:
-        area = self.hud.free_area(target.get_size()) if self.split is None else target.get_rect()
+        area = self.hud.free_area(target.get_size())
+        if self.split is not None and self.split.both is not None:  # its compact HUD is at the left
+            area = pygame.Rect(target.get_width() // 2, 0, target.get_width() // 2, target.get_height())
         if above := self._words_above(now_s):
             overlay.draw_hint(target, type_, above, area, at_top=True)
         if self.walk.welcome is None or self.split is not None or self.revisit.shows(self.meter, now_s):

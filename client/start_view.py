@@ -122,7 +122,7 @@ class StartView:
         target.blit(_cut(type_, title, 15, INK, width_px, bold=True), (left_px, top_px))
         for row, line in enumerate(lines):
             tone = _CHOSEN if row == 1 and index == 0 and world is not None else DIM
-            target.blit(_cut(type_, line, 12, tone, width_px), (left_px, top_px + type_.px(26 + 20 * row)))
+            target.blit(_cut(type_, line, 11, tone, width_px), (left_px, top_px + type_.px(26 + 20 * row)))
 
     def _draw_snapshots(
         self,

@@ -3,6 +3,9 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 os.environ["SDL_VIDEODRIVER"] = "dummy"
 os.environ["SDL_AUDIODRIVER"] = "dummy"
@@ -12,11 +15,13 @@ import pytest
 from PIL import Image
 
 from client import overlay
+from client.deeds import Deeds
 from client.flights import Flights
 from client.hud import Hud, HudMode
 from client.keys import Action, Hands
 from client.likeness import compare
 from client.link import Link
+from client.panels import memory, strip_rect
 from client.picture import Picture
 from client.readings import marks
 from client.rehearsal import HEIGHT_PX, WIDTH_PX, paint_numbers
@@ -36,6 +41,9 @@ from shared.controls import Key
 from shared.pose import Pose
 from shared.protocol import BlockNote, HeadNote, Stats, TierState, Tree, Welcome
 from shared.tiers import Tier
+
+if TYPE_CHECKING:
+    from client.stage import Stage
 
 SIZE = (1152, 768)
 
@@ -240,6 +248,37 @@ def test_h_goes_round_and_off_draws_nothing(window: pygame.Surface) -> None:
     hud.mode = HudMode.COMPACT
     hud.draw(window, walk_with_memory(), 10.0)
     assert window.get_at((24, 40))[:3] != (1, 2, 3)
+
+
+def test_what_is_said_above_lies_below_the_compact_line(window: pygame.Surface) -> None:
+    hud = Hud(Type(1.0), HudMode.COMPACT)
+    area = hud.free_area(SIZE)
+    assert area.bottom == SIZE[1]
+    window.fill((1, 2, 3))
+    hud.draw(window, walk_with_memory(), 10.0)
+    assert pygame.transform.average_color(window.subsurface(area))[:3] == (1, 2, 3)
+
+
+def test_a_single_block_of_a_large_tier_is_seen(window: pygame.Surface) -> None:
+    atlas = walk_with_memory().atlas
+    assert atlas.stats is not None
+    state = TierState(blocks=1, used_bytes=1, budget_bytes=10**9)
+    atlas.stats = atlas.stats.model_copy(update={"tiers": [state] * 3, "recalled": []})
+    surface = memory(Type(1.0), 304, atlas)
+    for tier in Tier:
+        red, green, blue, _ = surface.get_at(
+            (strip_rect(Type(1.0), tier, 304).left + 1, strip_rect(Type(1.0), tier, 304).centery)
+        )
+        assert max(red, green, blue) > 150
+
+
+def test_v_without_a_comparison_says_what_to_do_and_changes_nothing() -> None:
+    walk, revisit, meter = walk_with_memory(), RevisitView(), Meter()
+    stage = SimpleNamespace(walk=walk, revisit=revisit, meter=meter)
+    Deeds(cast("Stage", stage), Path()).do(Action.METER_VIEW, 1.0)
+    meter.close()
+    assert revisit.view is MeterView.BESIDE
+    assert "bookmark a view with B" in walk.notice(1.0)
 
 
 def test_flights_take_off_one_after_the_other_and_land() -> None:
