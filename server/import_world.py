@@ -19,6 +19,7 @@ from server.archive import Entry, read_archive
 from server.export_world import copy_log
 from server.faults import WorldFault
 from server.imported_slab import ImportedSlab
+from server.moments import MAX_MOMENTS
 from server.pager.header import block_fingerprint
 from server.pager.layout import SlotLayout
 from server.pager.move.manifest import Terms
@@ -118,8 +119,8 @@ def _unpack(folder: Path, about: About, card: WorldCard, entries: Iterable[Entry
                 raise WorldFault("the exported world holds more than it says: it is damaged")
             if (match := _BLOCK.fullmatch(entry.name)) is None:
                 _write(folder / entry.name, entry)
-            elif layout is None or entry.num_bytes != layout.moved_bytes:
-                raise WorldFault(f"{entry.name} of the exported world has not the size of a block")
+            elif layout is None or entry.num_bytes != layout.moved_bytes or int(match[1]) >= MAX_MOMENTS:
+                raise WorldFault(f"{entry.name} of the exported world has not the size or the number of a block")
             else:
                 slab = slab or _slab(folder, about, layout)
                 slab.put(int(match[1]), entry.whole())

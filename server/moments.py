@@ -13,6 +13,8 @@ NO_MOMENT = -1
 MAIN = "main"  # the branch that a world begins with
 FOOTPRINT_DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8")
 MAX_FOOTPRINT_VALUES = 1 << 20
+MAX_MOMENTS = 1 << 24  # of a world, whose tree is arrays by id; five chunks a second reach it after 38 days
+MAX_CHUNK = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,14 @@ def _footprint(value: Any) -> Array | None:
 def moment_from_record(record: dict[str, Any]) -> Moment:
     """The moment in a log record. Raises ValueError when a field is absent or does not fit."""
     try:
+        number, parent, chunk_index = int(record["id"]), int(record["parent"]), int(record["chunk"])
+        if not (NO_MOMENT <= parent < number < MAX_MOMENTS and 0 <= chunk_index < MAX_CHUNK):
+            # whoever follows parents must come to an end, and a tree must fit into RAM
+            raise ValueError(f"moment {number} of chunk {chunk_index} cannot follow {parent}")
         return Moment(
-            id=int(record["id"]),
-            parent=int(record["parent"]),
-            chunk_index=int(record["chunk"]),
+            id=number,
+            parent=parent,
+            chunk_index=chunk_index,
             seed=int(record["seed"]),
             controls=tuple(Controls(Key(keys), dx, dy) for keys, dx, dy in record["controls"]),
             poses=tuple(Pose(*pose) for pose in record["poses"]),

@@ -43,6 +43,13 @@ def test_a_record_without_a_field_is_refused_by_name():
         moment_from_record(record)
 
 
+@pytest.mark.parametrize("change", [{"parent": 9}, {"parent": 12}, {"id": 1 << 33}, {"id": -7}, {"chunk": 1 << 63}])
+def test_a_moment_that_would_close_a_ring_or_fill_the_memory_is_refused(change):
+    record = moment_to_record(moment(9, 8)) | change
+    with pytest.raises(ValueError, match="cannot follow"):
+        moment_from_record(record)
+
+
 def test_a_footprint_larger_than_any_model_leaves_is_refused():
     record = moment_to_record(moment(9, 8))
     record["footprint"] = ["float32", [1 << 30], b""]
