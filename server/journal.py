@@ -138,7 +138,11 @@ class Journal:
             elif isinstance(job, dict):
                 self._keep(job)
         self._write()
-        return not saves or self._save(saves)
+        if not saves or self._save(saves):
+            return True
+        for record in (record for save in saves for record in save.records if record["kind"] == "branch"):
+            self._keep(record)  # its heads are saved again later, and where it began is said only once
+        return False
 
     def _keep(self, record: Record) -> None:
         if len(self._unwritten) >= MAX_UNWRITTEN:

@@ -1,5 +1,6 @@
 """Worlds on disk: what was saved continues, what was damaged is refused by name, what was lost is counted."""
 
+import errno
 from dataclasses import replace
 
 import numpy as np
@@ -117,8 +118,6 @@ def test_names_that_are_no_labels_are_refused(worlds, name):
 
 
 def test_a_full_disk_keeps_moments_in_memory_and_writes_them_later(worlds, monkeypatch):
-    import errno
-
     from server import record_log
 
     made = worlds.make("attic", 7, "plain", "ff")
@@ -145,8 +144,30 @@ def test_a_full_disk_keeps_moments_in_memory_and_writes_them_later(worlds, monke
     assert (opened.head, len(opened.moments)) == (4, 5)
 
 
+def _no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def save(number, *records):
     return Save(number, state(number), records)
+
+
+def test_a_branch_that_began_on_a_full_disk_still_says_where(worlds, monkeypatch):
+    made = worlds.make("attic", 7, "plain", "ff")
+    journal = Journal(made, lambda timeout_s: True)
+    for number in range(4):
+        journal.note(moment(number))
+    assert journal.save(3, state(3)).result(10)
+    with monkeypatch.context() as full:
+        full.setattr("server.journal.write_aside", _no_space)
+        journal.note(moment(4))
+        began = save(4, branch_record("cellar", 4, 6.0), head_record("cellar", 4, 5))
+        assert not journal.keep(began).result(10)
+    journal.note(replace(moment(5), branch="cellar"))
+    assert journal.keep(save(5, head_record("cellar", 5, 6))).result(10)
+    journal.close()
+    log = worlds.open(worlds.find("attic")).log
+    assert (log.branches["cellar"].start, log.head("cellar")) == (4, 5)
 
 
 def test_snapshots_and_branches_come_back_and_each_branch_counts_what_it_lost(worlds):
