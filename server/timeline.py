@@ -179,8 +179,7 @@ class Timeline:
             rule = str(fault).partition(" world: ")[2]
             raise SnapshotFault(f"the name {name!r} cannot be given: {rule}") from fault
         if name in taken or is_quick_name(name):
-            why = "there is one already" if name in taken else "the server calls quick snapshots so"
-            raise SnapshotFault(f"the name {name!r} cannot be given: {why}. Choose another name.")
+            raise SnapshotFault(f"there is a {name!r} already, or quick snapshots are called so: choose another name")
 
     def _free_branch_name(self) -> str:
         number = len(self.branches) + 1
