@@ -88,7 +88,9 @@ class WorldEnv(gymnasium.Env[Pixels, np.int64]):
 
     @property
     def walk(self) -> Walk:
-        """The walk under way. Raises gymnasium's ResetNeeded before the first `reset`."""
+        """The walk under way. Raises gymnasium's ResetNeeded before the first `reset`, ClosedEnvironmentError at the end."""
+        if self._is_closed:
+            raise gymnasium.error.ClosedEnvironmentError("this environment was closed: make another one")
         if self._walk is None:
             raise gymnasium.error.ResetNeeded("call reset() first: it begins a world")
         return self._walk
@@ -97,6 +99,8 @@ class WorldEnv(gymnasium.Env[Pixels, np.int64]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Pixels, dict[str, Any]]:
         """Begin a new world. The same seed begins the same one; handles of the last one are of no use any more."""
+        if self._is_closed:
+            raise gymnasium.error.ClosedEnvironmentError("this environment was closed: make another one")
         super().reset(seed=seed)
         world_seed = int(self.np_random.integers(2**31))
         self._end_walk()

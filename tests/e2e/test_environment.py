@@ -104,6 +104,15 @@ def test_before_the_first_reset_it_says_what_to_do() -> None:
     env.close()
 
 
+def test_once_closed_it_says_so() -> None:
+    env = WorldEnv("plain")
+    env.reset(seed=1)
+    env.close()
+    for use in (env.reset, env.snapshot, lambda: env.step(np.int64(FORWARD))):
+        with pytest.raises(gymnasium.error.ClosedEnvironmentError, match="make another one"):
+            use()
+
+
 def test_the_vector_form_is_as_exact_as_one_alone() -> None:
     name = "server.environment:worldpager/World-v0"
     several = gymnasium.make_vec(name, num_envs=2, vectorization_mode="sync", model="plain")
