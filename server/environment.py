@@ -88,7 +88,7 @@ class WorldEnv(gymnasium.Env[Pixels, np.int64]):
 
     @property
     def walk(self) -> Walk:
-        """The walk under way. Raises gymnasium's ResetNeeded before the first `reset`, ClosedEnvironmentError at the end."""
+        """The walk under way. Raises ResetNeeded before the first `reset`, ClosedEnvironmentError after `close`."""
         if self._is_closed:
             raise gymnasium.error.ClosedEnvironmentError("this environment was closed: make another one")
         if self._walk is None:
