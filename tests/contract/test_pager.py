@@ -48,7 +48,7 @@ def test_a_live_recall_takes_the_last_complete_set_and_the_wanted_one_when_it_ha
     with pager.recall("h", keys(paging, 2, 3)) as lease:
         assert (lease.keys, lease.stale) == (tuple(keys(paging, 0, 1)), True)
     paging.trouble.is_stalled = False
-    paging.wait_for(lambda: all(Tier.GPU in tiers for tiers in pager.tiers_of(keys(paging, 2, 3))))
+    paging.wait_for(lambda: pager.is_complete("h", keys(paging, 2, 3)))
     with pager.recall("h", keys(paging, 2, 3)) as lease:
         assert (lease.keys, lease.stale) == (tuple(keys(paging, 2, 3)), False)
     stats = pager.stats("h")

@@ -80,7 +80,8 @@ def test_the_walk_goes_on_when_the_disk_fails(tmp_path, kind, number):
     assert report.frames_shown > SECONDS  # of 20 a second: it goes on, however busy the machine
     assert report.longest_wait_ms < LONGEST_WAIT_MS
     assert disk.num_refused > 0
-    assert report.missed + report.lost > 0
+    if kind == "read_error":  # what cannot be written is lost only once DRAM is full of it
+        assert report.missed > 0
 
 
 class Slow(RealDisk):
