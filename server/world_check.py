@@ -11,8 +11,8 @@ from typing import Any
 
 from server.block_layouts import layout_for
 from server.faults import WorldFault
-from server.stored_blocks import StoredBlocks
 from server.moments import NO_MOMENT
+from server.stored_blocks import StoredBlocks
 from server.world_log import Kept, WorldLog, load_state, read_world_log
 from server.worlds import STATES_KEPT, WorldCard
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from server.faults import WorldFault
-from server.stored_blocks import StoredBlocks
 from server.moments import ancestors
+from server.stored_blocks import StoredBlocks
 from server.world_log import Kept, WorldLog, read_world_log, state_fault
 from server.worlds import WorldCard
 
