@@ -112,19 +112,10 @@ def _cell(pose: Pose) -> tuple[int, int, int]:
 
 def rollouts(env: WorldEnv) -> dict[str, float]:
     """Rollouts a second from one state, three ways, in one run; and forks a second, without a rollout."""
-    prefix = [(FORWARD, TURN_LEFT, FORWARD, TURN_RIGHT)[index % 4] for index in range(PREFIX)]
 
     def drawn_again() -> None:
-        env.reset(seed=SEED)
-        for action in prefix:
-            env.step(np.int64(action))
+        _stand(env)
         _roll(env)
-
-    drawn_again()  # warms up, and stands where the others begin
-    env.reset(seed=SEED)
-    for action in prefix:
-        env.step(np.int64(action))
-    here = env.snapshot()
 
     def gone_back_to() -> None:
         env.restore(here)
@@ -136,24 +127,35 @@ def rollouts(env: WorldEnv) -> dict[str, float]:
         _roll(other)
         other.close()
 
-    ways = {"restore": gone_back_to, "fork": forked, "rerun": drawn_again}
-    rounds = [{name: _seconds(way) for name, way in ways.items() if name != "rerun"} for _ in range(REPEATS)]
-    again = [{"rerun": _seconds(drawn_again)} for _ in range(REPEATS)]
-    taken = {name: median(each[name] for each in rounds) for name in ("restore", "fork")}
-    taken["rerun"] = median(each["rerun"] for each in again)
+    drawn_again()  # warms up
+    here = _stand(env)
+    rounds = [(_seconds(gone_back_to), _seconds(forked)) for _ in range(REPEATS)]
+    restore_s, fork_s = (median(each) for each in zip(*rounds, strict=True))
+    rerun_s = median([_seconds(drawn_again) for _ in range(REPEATS)])  # last: it leaves the world of `here`
+    return {
+        "rollouts_per_s_restore": round(1.0 / restore_s, 3),
+        "rollouts_per_s_fork": round(1.0 / fork_s, 3),
+        "rollouts_per_s_rerun": round(1.0 / rerun_s, 3),
+        "restore_over_rerun": round(rerun_s / restore_s, 2),
+        "forks_per_s": round(_forks_per_s(env), 1),
+    }
+
+
+def _stand(env: WorldEnv) -> Handle:
+    """Where every rollout begins: a new world, and a walk in it."""
     env.reset(seed=SEED)
-    began_s = time.perf_counter()
-    others = [env.fork() for _ in range(NUM_FORKS)]
-    fork_s = time.perf_counter() - began_s
+    for index in range(PREFIX):
+        env.step(np.int64((FORWARD, TURN_LEFT, FORWARD, TURN_RIGHT)[index % 4]))
+    return env.snapshot()
+
+
+def _forks_per_s(env: WorldEnv) -> float:
+    env.reset(seed=SEED)
+    others: list[WorldEnv] = []
+    taken_s = _seconds(lambda: others.extend(env.fork() for _ in range(NUM_FORKS)))
     for other in others:
         other.close()
-    return {
-        "rollouts_per_s_restore": round(1.0 / taken["restore"], 3),
-        "rollouts_per_s_fork": round(1.0 / taken["fork"], 3),
-        "rollouts_per_s_rerun": round(1.0 / taken["rerun"], 3),
-        "restore_over_rerun": round(taken["rerun"] / taken["restore"], 2),
-        "forks_per_s": round(NUM_FORKS / fork_s, 1),
-    }
+    return NUM_FORKS / taken_s
 
 
 def _roll(env: WorldEnv) -> None:

@@ -4,7 +4,6 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
 from bench.drive import start
 from bench.identity import differing_bytes
@@ -12,9 +11,9 @@ from models.plain import PlainModel
 from server.record_log import read_records
 from server.replay import main as replay
 from server.worlds import token_hash
-from server.worlds_command import app
 from shared.controls import Controls, Key
 from tests.e2e.whole_server import small_budgets
+from tests.e2e.worlds_cli import folder_of, worlds
 
 WALK = [Controls(Key.FORWARD, 8.0, 0.0)] * 24
 AWAY = [Controls(Key.BACK, -31.4, 0.0)] * 40
@@ -43,16 +42,6 @@ def walked(model, tmp_path_factory):
 @pytest.fixture
 def attic(walked, tmp_path):
     return shutil.copytree(walked, tmp_path / "worlds")
-
-
-def worlds(*arguments, root, status=0):
-    result = CliRunner().invoke(app, [*map(str, arguments), "--worlds", str(root)])
-    assert result.exit_code == status, result.output
-    return result.output
-
-
-def folder_of(root):
-    return next(path for path in root.iterdir() if len(path.name) == 26)
 
 
 def onward(model, root, at):

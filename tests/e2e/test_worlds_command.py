@@ -21,6 +21,7 @@ from server.stored_blocks import StoredBlocks
 from server.worlds import Worlds
 from server.worlds_command import app
 from shared.controls import Controls, Key
+from tests.e2e.worlds_cli import folder_of, worlds
 
 TURN = [Controls(mouse_dx=31.4)] * 160  # two turns
 WALK = [Controls(Key.FORWARD)] * 40
@@ -51,16 +52,6 @@ def walked(model, tmp_path_factory):
 def attic(walked, tmp_path):
     """The folder of worlds with one that was walked in."""
     return shutil.copytree(walked, tmp_path / "worlds")
-
-
-def worlds(*arguments, root, status=0):
-    result = CliRunner().invoke(app, [*map(str, arguments), "--worlds", str(root)])
-    assert result.exit_code == status, result.output
-    return result.output
-
-
-def folder_of(root):
-    return next(path for path in root.iterdir() if len(path.name) == 26)
 
 
 def test_list_and_show_say_what_a_world_is(attic):
