@@ -60,6 +60,7 @@ def test_what_was_foreseen_is_there_when_it_is_asked_for_and_its_hit_tier_is_whe
     paging.commit(pager, range(8))
     pager.foresee("h", lambda: [(time.monotonic() + 1.0, keys(paging, 0, 7))])
     paging.wait_for(lambda: all(Tier.GPU in tiers for tiers in pager.tiers_of(keys(paging, 0, 7))))
+    paging.wait_for(lambda: pager.is_complete("onlooker", keys(paging, 0, 7)))  # a set is published after it has come
     with pager.recall("h", keys(paging, 0, 7)) as lease:
         assert (lease.stale, lease.hit_tiers) == (False, (Tier.NVME, Tier.DRAM))
     with pager.recall("h", keys(paging, 0, 7)):
