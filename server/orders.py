@@ -33,6 +33,16 @@ class Orders:
             chunks = [tuple(held[at : at + num]) for at in range(0, len(held), num)]
             self._waiting.extend((message.seq, chunk) for chunk in chunks)
 
+    def drop(self) -> None:
+        """The head stands elsewhere: nothing that was asked for before is drawn, and all of it counts as done."""
+        with self._lock:
+            if self._waiting:
+                self._ending = self._waiting[-1][0]
+                self._waiting.clear()
+            elif self._ending is None:
+                return
+            self._last_seq, self._ending = self._ending, None
+
     def clear(self) -> None:
         """Another driver sits down: nothing of the last one's is drawn or reported."""
         with self._lock:

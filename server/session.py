@@ -258,9 +258,9 @@ class Session:
         """Stand at another moment. Whoever watches sees it, and the look-ahead begins there, with `settle`."""
         self.branch.stand_at(head)
         self._catalog.stand(head.line)
-        self._next_aim = None
-        if not self.orders.is_empty:
-            self.orders.clear()  # they were meant for where it stood
+        if self.has_chunk_to_draw:
+            self._next_aim = None
+            self.orders.drop()  # what was asked for was meant for where it stood
         self._has_jumped = True
         self._pager.jump(self.head_id, head.recalled)
 

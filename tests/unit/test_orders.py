@@ -60,3 +60,26 @@ def test_another_driver_finds_nothing_of_the_last_one():
     orders.take(0.0)
     orders.drew()
     assert orders.finished() == 0
+
+
+def test_what_was_dropped_counts_as_done_once():
+    orders = Orders(2)
+    orders.add(order(7, 4))
+    orders.add(order(8, 4))
+    orders.take(0.0)
+    orders.drop()
+    assert orders.is_empty
+    assert (orders.finished(), orders.finished()) == (8, None)
+    orders.add(order(9, 2))
+    orders.take(0.0)  # its last chunk waits for its recall
+    orders.drop()
+    assert (orders.finished(), orders.finished()) == (9, None)
+
+
+def test_an_order_that_was_drawn_and_not_reported_is_reported_after_a_jump():
+    orders = Orders(2)
+    orders.add(order(7, 2))
+    orders.take(0.0)
+    orders.drew()
+    orders.drop()
+    assert (orders.finished(), orders.finished()) == (7, None)
