@@ -25,9 +25,11 @@ from server.pager.capacity import (
     wear,
 )
 from server.pager.layout import SlotLayout
+from server.plan_words import describe
 from server.trace import TraceError, read_trace, with_wanted
 
 EXIT_USAGE = 2
+DEFAULT = "matrix-game-2"  # the model whose memory is large enough to need a plan
 _NEEDED = ("layers", "tokens", "width", "head_width", "chunk_ms", "k")
 _OPTIONAL = {"side_bytes": 0, "table_frames": 0, "frames_per_block": 1}
 
@@ -35,7 +37,8 @@ _OPTIONAL = {"side_bytes": 0, "table_frames": 0, "frames_per_block": 1}
 def parser() -> argparse.ArgumentParser:
     """The flags of commands.md."""
     parser = argparse.ArgumentParser(prog="python -m server plan", description=__doc__)
-    parser.add_argument("--geometry", default="matrix-game-2", help=f"{', '.join(SHIPPED)}, or a JSON file")
+    names = ", ".join(SHIPPED)
+    parser.add_argument("--geometry", metavar="NAME|FILE", help=f"{names}, or a JSON file (default: {DEFAULT})")
     parser.add_argument("--gpu", type=num_bytes, default="4GB", metavar="BYTES")
     parser.add_argument("--dram", type=num_bytes, default="8GB", metavar="BYTES")
     parser.add_argument("--nvme", type=num_bytes, default="64GB", metavar="BYTES")
@@ -56,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     """Print the plan, as text or as JSON."""
     options = parser().parse_args(argv)
     try:
-        geometry = load_geometry(options.geometry)
+        geometry = load_geometry(options.geometry or DEFAULT)
         k = geometry.k if options.k is None else options.k
         new = _new_per_chunk(options.new_per_chunk, k)
     except (ValueError, OSError) as error:
@@ -66,7 +69,8 @@ def main(argv: Sequence[str]) -> int:
     figures = make_plan(geometry, Budgets(options.gpu, options.dram, options.nvme), k, load)
     if options.path and options.path != "-":
         Path(options.path).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(figures, indent=1) if options.path == "-" else describe(figures))  # noqa: T201 - likewise
+    words = describe(figures, is_default=options.geometry is None)
+    print(json.dumps(figures, indent=1) if options.path == "-" else words)  # noqa: T201 - likewise
     return 0
 
 
@@ -91,11 +95,6 @@ def make_plan(geometry: Geometry, budgets: Budgets, k: int, load: Load) -> dict[
         "hours_until_nvme_full": hours.get("hours_until_nvme_full"),
         "hours_until_600_tbw": hours.get("hours_until_600_tbw"),
     }
-
-
-def describe(figures: dict[str, object]) -> str:
-    """The plan as lines."""
-    return "\n".join(f"{name:22} {value}" for name, value in figures.items())
 
 
 def load_geometry(name_or_path: str) -> Geometry:

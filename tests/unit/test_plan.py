@@ -32,6 +32,28 @@ def test_the_plan_has_the_keys_of_the_contract(tmp_path):
     assert figures["write_gb_per_hour"] == pytest.approx(387.8, abs=0.1)
 
 
+def test_a_person_reads_sentences_and_a_table(capsys):
+    assert main(BUDGETS) == 0
+    text = capsys.readouterr().out
+    assert "The model is matrix-game-2, by default (--geometry takes rooms or a JSON file)." in text
+    assert [line.split() for line in text.splitlines() if line.strip().startswith(("GPU", "DRAM", "NVME "))][:3] == [
+        ["GPU", "10.2", "GB", "21", "79", "21", "67"],
+        ["DRAM", "29.2", "GB", "60", "226", "60", "224"],
+        ["NVME", "100", "GB", "-", "773", "-", "769"],
+    ]
+    assert "it keeps up" in text
+    assert "a walk here goes past it" in text
+    assert not set("{}[]").intersection(text)
+
+
+def test_a_slow_drive_is_said_and_a_named_geometry_is_no_default(capsys):
+    assert main(["--geometry", "rooms", "--read-gbps", "0.001"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("The model is rooms. ")
+    assert "it falls behind" in text
+    assert "rotary" not in text
+
+
 def test_new_blocks_are_read_from_a_trace(tmp_path):
     wanted = [[], [0], [0, 1], [1, 2], [2, 3]]
     lines = [json.dumps({"pose": [0, 0, i, 0, 0], "keys": "W", "wanted": w}) for i, w in enumerate(wanted)]
