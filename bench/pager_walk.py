@@ -13,6 +13,7 @@ import numpy as np
 
 from bench.pager_foresee import KNOWN_SHARES, Foreseer
 from bench.pager_measure import cached_bytes, rss_bytes
+from bench.pager_player import Player
 from models.base import Array, FreshBlock
 from server.pager.blocks import BlockKey
 from server.pager.decide.place import Plan
@@ -29,6 +30,7 @@ COUNTER = "counter"  # a head that only counts: it is there from the start, and 
 POLICIES = ("live", "wait", "on-demand", "recompute")
 PREFETCHING = ("live", "wait")
 REST_S, REST_STEP_S = 30.0, 0.001
+STILL = 3  # times in a row that nothing was seen to move: between a read and a raise nothing does for an instant
 SAMPLES = 200  # of memory and page cache over a run
 
 
@@ -86,7 +88,7 @@ class Walk:
         self._alive = alive
         self._folder = folder
         self._before: set[BlockKey] = set()
-        self._leaving: list[BlockKey] = []  # left by chunks, and on their way down to NVME; replaced, never changed
+        self._leaving: list[BlockKey] = []  # spilled, and on their way down to NVME; replaced, never changed
         self._poses = pose_rows(foreseer.chunks)[:, 0]  # [B, 5]
         self._ids = np.flatnonzero([chunk.leaves_block for chunk in foreseer.chunks])
         self.record = Record()
@@ -94,6 +96,13 @@ class Walk:
         pager.foresee(COUNTER, lambda: [(-1e9, [BlockKey(WORLD, 0)])])  # so that it hears of this world's moves
 
     def run(self) -> Record:
+        self._player = Player(self._foresee, KNOWN_SHARES[1:], self._terms.chunk_s)
+        try:
+            return self._walk()
+        finally:
+            self._player.close()
+
+    def _walk(self) -> Record:
         chunks = self._foreseer.chunks
         every = max(1, len(chunks) // SAMPLES)
         for index in range(len(chunks)):
@@ -121,15 +130,17 @@ class Walk:
         keys = tuple(BlockKey(WORLD, block) for block in wanted)
         here = [Tier.GPU in tiers for tiers in self._pager.tiers_of(keys)]
         lease, wait_ms = self._recall(keys, here)
-        begin_s, plan_s = time.perf_counter(), time.monotonic()
+        begin_s = time.monotonic()
         self._note(index, keys, here, lease, wait_ms)
+        self._look_ahead(index, begin_s)
         self._buffer.fill(lease)
-        self.record.decode_ms.append((time.perf_counter() - begin_s) * 1e3)
+        self.record.decode_ms.append((time.monotonic() - begin_s) * 1e3)
         if self._terms.from_nvme:
             lease.release()
-            self._pager.spill(keys)
-            self._before = set()
-        self._compute(index, begin_s, plan_s)
+            self._spill(index, begin_s, keys)
+        _sleep_until(begin_s + self._terms.chunk_s)
+        if self._terms.is_patient:
+            self._rest(index, begin_s)
         lease.release()
         for key in lease.missing:
             self._alive[key.block] = False
@@ -149,24 +160,38 @@ class Walk:
         lease = self._pager.recall_exact(WORLD, keys)
         return lease, (time.perf_counter() - begin_s) * 1e3
 
-    def _compute(self, index: int, begin_s: float, plan_s: float) -> None:
-        """A window of the given length in which the pager works; the plan is renewed as input comes in."""
-        chunk_s = self._terms.chunk_s
-        for share in KNOWN_SHARES:
-            _sleep_until(begin_s + share * chunk_s)
-            if self._terms.policy in PREFETCHING:
-                trail = None if share else self._trail(index)  # one a chunk, as a session gives it
-                self._pager.foresee(WORLD, lambda share=share: self._plan(index, share, plan_s), trail)
-        _sleep_until(begin_s + chunk_s)
-        if self._terms.is_patient:
-            self._rest()
+    def _look_ahead(self, index: int, begin_s: float) -> None:
+        """Plan before anything is decoded, as a session does, and anew as the player's input comes in."""
+        if self._terms.policy in PREFETCHING:
+            self._foresee(index, 0.0, begin_s, self._trail(index))  # a trail a chunk, as a session gives it
+            self._player.begin(index, begin_s)
 
-    def _rest(self) -> None:
-        """Until every block that was committed is durable and every fetch that was planned has ended."""
-        until_s = time.perf_counter() + REST_S
+    def _foresee(self, index: int, share: float, begin_s: float, trail: Trail | None = None) -> None:
+        self._pager.foresee(WORLD, lambda: self._plan(index, share, begin_s), trail)
+
+    def _spill(self, index: int, begin_s: float, keys: Sequence[BlockKey]) -> None:
+        """Have the chunk's blocks leave GPU and DRAM; once they have, what is wanted next is planned again."""
+        self._leaving = [*self._above_nvme(self._leaving), *keys]
+        self._pager.spill(keys)
+        self._before = set()
+        if self._terms.policy in PREFETCHING:
+            until_s = begin_s + (REST_S if self._terms.is_patient else self._terms.chunk_s)
+            while self._above_nvme(keys) and time.monotonic() < until_s:
+                time.sleep(REST_STEP_S)
+            past = (time.monotonic() - begin_s) / self._terms.chunk_s
+            self._foresee(index, max(share for share in KNOWN_SHARES if share <= past), begin_s)
+
+    def _rest(self, index: int, begin_s: float) -> None:
+        """Until every block that was committed is durable, and every fetch of a last plan after that has ended."""
+        until_s = time.monotonic() + REST_S
+        self._player.finish()
         self._pager.flush(REST_S)
-        self._pager.flush(REST_S)  # by its answer the fetches of a plan from before the first one are under way
-        while self._pager.stats(WORLD).queued_moves and time.perf_counter() < until_s:
+        if self._terms.policy in PREFETCHING:
+            self._foresee(index, KNOWN_SHARES[-1], begin_s)
+        num_still = 0
+        while num_still < STILL and time.monotonic() < until_s:
+            self._pager.flush(REST_S)  # by its answer the fetches of that plan are under way
+            num_still = 0 if self._pager.stats(WORLD).queued_moves else num_still + 1
             time.sleep(REST_STEP_S)
 
     def _plan(self, index: int, share: float, begin_s: float) -> Plan:
@@ -221,4 +246,4 @@ class Walk:
 
 
 def _sleep_until(until_s: float) -> None:
-    time.sleep(max(0.0, until_s - time.perf_counter()))
+    time.sleep(max(0.0, until_s - time.monotonic()))
