@@ -88,7 +88,7 @@ class Walk:
         self._alive = alive
         self._folder = folder
         self._before: set[BlockKey] = set()
-        self._leaving: list[BlockKey] = []  # spilled, and on their way down to NVME; replaced, never changed
+        self._leaving: dict[BlockKey, None] = {}  # spilled, and not seen down at NVME since; any thread
         self._poses = pose_rows(foreseer.chunks)[:, 0]  # [B, 5]
         self._ids = np.flatnonzero([chunk.leaves_block for chunk in foreseer.chunks])
         self.record = Record()
@@ -122,7 +122,7 @@ class Walk:
         self._pager.commit(key, self._fresh(key.block))
         if self._terms.from_nvme:
             self._pager.spill([key])
-            self._leaving = [*self._above_nvme(self._leaving), key]
+            self._leaving[key] = None
 
     def _chunk(self, index: int) -> None:
         """Recall what the chunk wants, then compute for as long as a chunk takes, and plan meanwhile."""
@@ -171,12 +171,12 @@ class Walk:
 
     def _spill(self, index: int, begin_s: float, keys: Sequence[BlockKey]) -> None:
         """Have the chunk's blocks leave GPU and DRAM; once they have, what is wanted next is planned again."""
-        self._leaving = [*self._above_nvme(self._leaving), *keys]
+        self._leaving.update(dict.fromkeys(keys))
         self._pager.spill(keys)
         self._before = set()
         if self._terms.policy in PREFETCHING:
             until_s = begin_s + (REST_S if self._terms.is_patient else self._terms.chunk_s)
-            while self._above_nvme(keys) and time.monotonic() < until_s:
+            while self._above_nvme().intersection(keys) and time.monotonic() < until_s:
                 time.sleep(REST_STEP_S)
             past = (time.monotonic() - begin_s) / self._terms.chunk_s
             self._foresee(index, max(share for share in KNOWN_SHARES if share <= past), begin_s)
@@ -197,11 +197,15 @@ class Walk:
     def _plan(self, index: int, share: float, begin_s: float) -> Plan:
         """Pager thread. What has to come from NVME is planned only once it is nowhere else."""
         plan = self._foreseer.plan(index, share, begin_s, self._terms.chunk_s)
-        above = set(self._above_nvme(self._leaving))
+        above = self._above_nvme()
         return [(due_s, [key for key in keys if key not in above]) for due_s, keys in plan]
 
-    def _above_nvme(self, keys: Sequence[BlockKey]) -> list[BlockKey]:
-        return [key for key, tiers in zip(keys, self._pager.tiers_of(keys), strict=True) if tiers != {Tier.NVME}]
+    def _above_nvme(self) -> set[BlockKey]:
+        """What was spilled and has not come down yet. Any thread."""
+        for key in list(self._leaving):
+            if self._pager.tiers_of([key])[0] == {Tier.NVME}:
+                self._leaving.pop(key, None)  # from now on it may be read again
+        return set(self._leaving)
 
     def _trail(self, index: int) -> Trail:
         """Where the head has been when it draws chunk `index`: what the pager forgets by."""

@@ -63,6 +63,7 @@ def test_what_to_forget_is_chosen_by_name(tmp_path):
 def test_forced_from_nvme_every_recall_is_a_read_and_a_hit(tmp_path):
     figures = bench(tmp_path, "--chunks", "40", "--trace", "b1_ws", "--recall-from", "nvme", "--patient")
     assert figures["hits"]["nvme"] >= 0.9 * sum(figures["hits"].values())
+    assert figures["stale_share"] == 0.0  # who walks straight on is foreseen, and a patient chunk gets what is planned
     assert figures["bytes_read"] >= 0.9 * sum(figures["hits"].values()) * 129_261_568
 
 
