@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client.keys import Action
+from client.pauses import Reason
 from client.revisit import View
 from client.revisit_sheet import Origin, write_sheet
 from client.split import Split
@@ -48,7 +49,7 @@ class Deeds:
         """What the server has to do."""
         stage, travel = self._stage, self._stage.walk.travel
         if action is Action.PAUSE:
-            stage.walk.link.pause(on=stage.walk.paused_why != "player")
+            stage.walk.pauses.turn(Reason.PLAYER)
         elif action is Action.RECALL:
             stage.walk.tell(_MEMORY_ON if travel.switch_recall() else _MEMORY_OFF, now_s)
         elif action is Action.SAVE:

@@ -14,6 +14,7 @@ from client.deeds import Deeds
 from client.hud import Hud, HudMode
 from client.keys import Action, Hands
 from client.link import Link
+from client.pauses import Reason
 from client.picture import Picture
 from client.report import write_report
 from client.revisit import Meter, View
@@ -126,7 +127,7 @@ class Stage:
         self.walk.steer(keys, dx, dy, now_s)
         is_walking = self.walk.status.phase is Phase.WALKING
         is_held = self._hands.is_rewinding and is_walking and self.split is None
-        self.walk.travel.hold_rewind(is_held=is_held, is_paused=self.walk.paused_why == "player", now_s=now_s)
+        self.walk.travel.hold_rewind(is_held=is_held, now_s=now_s)
         if self.tree.is_open and is_walking:
             self.walk.travel.look(now_s)
 
@@ -142,8 +143,6 @@ class Stage:
         self._screen.show(picture)
         self.meter.see(View(picture, now_s, self.walk.travel.recalls))
         self.hud.marks = [one.view.picture.pose for one in self.meter.bookmarks]
-        if self.split is not None:
-            self.split.saw(picture)
 
     def _end_split(self, now_s: float) -> None:
         if self.split is not None and self.split.ended:
@@ -215,6 +214,6 @@ class Stage:
         travel = self.walk.travel
         if travel.is_rewinding:
             return f"◀◀ rewinding · chunk {travel.chunk}" if travel.chunk >= 0 else "◀◀ rewinding"
-        if self.split is not None and not self.split.is_running:
-            return "Beginning a second walk from here, without recall …"
-        return self.walk.notice(now_s) or ("" if self.split is not None else pause_words(self.walk.paused_why))
+        is_paused = self.split is None or Reason.PLAYER in self.walk.pauses
+        waits_for = self.split.words(now_s) if self.split is not None else ""
+        return waits_for or self.walk.notice(now_s) or (pause_words(self.walk.paused_why) if is_paused else "")

@@ -68,8 +68,7 @@ class Following:
         self._waiting.append(controls)
 
     def welcome(self, steering: Steering, frames_per_chunk: int) -> None:
-        """A connection begins; what was asked of the one before is not waited for."""
-        self._waiting.clear()
+        """A connection begins; what was asked of the one before is not waited for. What waits was given for it."""
         self._done = self._seq
 
     def done(self, seq: int) -> None:

@@ -5,12 +5,12 @@ a slow server is never sent more than it can do, and the world stands still mean
 """
 
 from client.link import Link
+from client.pauses import Pauses, Reason
 from client.status import Notice
 from shared.protocol import (
     AskTree,
     Fork,
     HeadNote,
-    Pause,
     Restore,
     Rewind,
     SnapshotNote,
@@ -29,19 +29,19 @@ _TREE_S = 1.5  # between two looks at an open tree
 class Travel:
     """One session's place in the tree. `learn` what arrives; the rest is the player's wishes."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, pauses: Pauses) -> None:
         self.branch = ""
         self.tree: Tree | None = None
         self.recalls = True  # as of the newest chunk
         self.is_rewinding = False
         self.chunk = -1  # where rewinding has arrived
         self._link = link
+        self._pauses = pauses
         self._asked_recalls: bool | None = None
         self._asked_s: float | None = None  # of the step that was not answered yet
         self._stepped_s = 0.0
         self._steps = 0
         self._is_at_end = False
-        self._was_paused = False
         self._tree_s = float("-inf")
 
     # ---- wishes ----
@@ -75,16 +75,15 @@ class Travel:
             self._tree_s = now_s
             self._link.ask(AskTree())
 
-    def hold_rewind(self, *, is_held: bool, is_paused: bool, now_s: float) -> None:
-        """Call it on every pass: one step back when it is time for one. `is_paused`: by the player, before."""
+    def hold_rewind(self, *, is_held: bool, now_s: float) -> None:
+        """Call it on every pass: one step back when it is time for one."""
         if is_held and not self.is_rewinding:
             self.is_rewinding, self._is_at_end, self._steps, self._asked_s = True, False, 0, None
-            self._was_paused, self.chunk = is_paused, -1
-            self._link.ask(Pause(on=True))
+            self.chunk = -1
+            self._pauses.give(Reason.REWIND)
         elif not is_held and self.is_rewinding:
             self.is_rewinding = False
-            if not self._was_paused:
-                self._link.ask(Pause(on=False))
+            self._pauses.take_back(Reason.REWIND)
         if not self.is_rewinding or self._is_at_end:
             return
         is_open = self._asked_s is not None and now_s - self._asked_s < _PATIENCE_S

@@ -8,6 +8,7 @@ from dataclasses import replace
 from client.atlas import Atlas
 from client.link import Link
 from client.mailbox import News
+from client.pauses import Pauses
 from client.picture import Picture
 from client.playout import Playout
 from client.report import Record, Report
@@ -29,8 +30,10 @@ class Walk:
         self.welcome: Welcome | None = None
         self.record = Record()
         self.atlas = Atlas()
-        self.travel = Travel(link)
+        self.pauses = Pauses(link)
+        self.travel = Travel(link, self.pauses)
         self.heard: list[News] = []  # in the last update, for those who listen
+        self.arrived: list[Picture] = []  # likewise; shown or not
         self.paused_why = ""
         self.cut_count = 0
         self._playout = Playout(frame_s=0.1)
@@ -53,6 +56,7 @@ class Walk:
         for item in self.heard:
             self._learn(item, now_s)
             self.travel.learn(item)
+        self.arrived = [picture for picture, _ in frames]
         for picture, arrived_s in frames:
             self._playout.put(picture, arrived_s)
 
@@ -126,6 +130,7 @@ class Walk:
         """A connection stands. A session that was resumed goes on; a new one starts with an empty map."""
         goes_on = welcome.resumed and self.welcome is not None and welcome.session == self.welcome.session
         self.paused_why = ""
+        self.pauses.connected()
         self._notices.extend((now_s, note) for note in welcome.notes)
         if not goes_on:
             self._dropped_before += self._playout.dropped

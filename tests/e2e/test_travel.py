@@ -264,11 +264,8 @@ def walk_split(url: str, seconds: float) -> tuple[list[Both], str, bool]:
                 walk.presented(picture, now_s)
             if split is None and len(shown) > 20:
                 split = Split(walk, visit, now_s)
-            if split is not None:
-                if picture is not None:
-                    split.saw(picture)
-                if (both := split.update(now_s)) is not None:
-                    pairs.append(both)
+            if split is not None and (both := split.update(now_s)) is not None:
+                pairs.append(both)
             time.sleep(seconds)
         assert split is not None
         ended = split.ended

@@ -4,6 +4,7 @@ import pytest
 
 from client.link import Link
 from client.mailbox import Steering
+from client.pauses import Pauses, Reason
 from client.status import Notice
 from client.stepping import Following
 from client.travel import REWIND_S, Travel
@@ -34,51 +35,75 @@ def head(chunk: int, why: str = "rewind") -> HeadNote:
 
 
 def test_holding_backspace_pauses_goes_back_step_by_step_and_walks_on_when_let_go(link: Asked) -> None:
-    travel = Travel(link)
-    travel.hold_rewind(is_held=True, is_paused=False, now_s=1.0)
-    travel.hold_rewind(is_held=True, is_paused=False, now_s=1.0 + 3 * REWIND_S)  # no answer yet: not asked again
+    travel = Travel(link, Pauses(link))
+    travel.hold_rewind(is_held=True, now_s=1.0)
+    travel.hold_rewind(is_held=True, now_s=1.0 + 3 * REWIND_S)  # no answer yet: not asked again
     assert link.asked == [Pause(on=True), Rewind(chunks=1)]
     travel.learn(head(9))
-    travel.hold_rewind(is_held=True, is_paused=True, now_s=1.0 + 4 * REWIND_S)
+    travel.hold_rewind(is_held=True, now_s=1.0 + 4 * REWIND_S)
     assert link.asked[2:] == [Rewind(chunks=1)]
-    travel.hold_rewind(is_held=False, is_paused=True, now_s=2.0)
+    travel.hold_rewind(is_held=False, now_s=2.0)
     assert link.asked[3:] == [Pause(on=False)]
     assert not travel.is_rewinding
 
 
 def test_a_world_that_the_player_had_paused_stays_paused(link: Asked) -> None:
-    travel = Travel(link)
-    travel.hold_rewind(is_held=True, is_paused=True, now_s=1.0)
-    travel.hold_rewind(is_held=False, is_paused=True, now_s=2.0)
-    assert Pause(on=False) not in link.asked
+    pauses = Pauses(link)
+    travel = Travel(link, pauses)
+    pauses.turn(Reason.PLAYER)
+    travel.hold_rewind(is_held=True, now_s=1.0)
+    travel.hold_rewind(is_held=False, now_s=2.0)
+    assert [wish for wish in link.asked if isinstance(wish, Pause)] == [Pause(on=True)]
+
+
+def test_the_world_runs_again_when_the_last_reason_is_gone_whoever_was_first(link: Asked) -> None:
+    pauses = Pauses(link)
+    pauses.give(Reason.SPLIT)
+    pauses.give(Reason.SPLIT)
+    pauses.turn(Reason.PLAYER)
+    pauses.take_back(Reason.SPLIT)
+    assert link.asked == [Pause(on=True)]
+    assert Reason.PLAYER in pauses
+    pauses.take_back(Reason.REWIND)  # it never held
+    pauses.turn(Reason.PLAYER)
+    assert link.asked == [Pause(on=True), Pause(on=False)]
+
+
+def test_a_world_that_should_stand_still_is_stopped_again_after_a_new_connection(link: Asked) -> None:
+    pauses = Pauses(link)
+    pauses.connected()
+    assert link.asked == []
+    pauses.turn(Reason.PLAYER)
+    pauses.connected()
+    assert link.asked == [Pause(on=True), Pause(on=True)]
 
 
 def test_rewinding_grows_faster_and_ends_where_the_server_goes_no_further(link: Asked) -> None:
-    travel = Travel(link)
+    travel = Travel(link, Pauses(link))
     chunk, now_s = 200, 0.0
     for _ in range(30):
         now_s += 2 * REWIND_S
-        travel.hold_rewind(is_held=True, is_paused=False, now_s=now_s)
+        travel.hold_rewind(is_held=True, now_s=now_s)
         chunk -= link.asked[-1].chunks
         travel.learn(head(chunk))
     steps = [wish.chunks for wish in link.asked if isinstance(wish, Rewind)]
     assert (steps[0], steps[-1]) == (1, 4)
     travel.learn(head(chunk))
     count = len(link.asked)
-    travel.hold_rewind(is_held=True, is_paused=False, now_s=now_s + 5.0)
+    travel.hold_rewind(is_held=True, now_s=now_s + 5.0)
     assert len(link.asked) == count
 
 
 def test_a_refused_step_ends_rewinding_until_the_key_is_pressed_again(link: Asked) -> None:
-    travel = Travel(link)
-    travel.hold_rewind(is_held=True, is_paused=False, now_s=1.0)
+    travel = Travel(link, Pauses(link))
+    travel.hold_rewind(is_held=True, now_s=1.0)
     travel.learn(Notice("nothing earlier is kept", "snapshot"))
-    travel.hold_rewind(is_held=True, is_paused=False, now_s=9.0)
+    travel.hold_rewind(is_held=True, now_s=9.0)
     assert len(link.asked) == 2
 
 
 def test_m_switches_by_what_was_asked_last_and_believes_the_server(link: Asked) -> None:
-    travel = Travel(link)
+    travel = Travel(link, Pauses(link))
     assert travel.switch_recall() is False
     assert travel.switch_recall() is True  # pressed twice before the next chunk
     assert link.asked == [SwitchRecall(on=False), SwitchRecall(on=True)]
@@ -91,7 +116,7 @@ def test_m_switches_by_what_was_asked_last_and_believes_the_server(link: Asked) 
 
 
 def test_an_open_tree_is_asked_for_now_and_then_and_at_once_after_a_jump(link: Asked) -> None:
-    travel = Travel(link)
+    travel = Travel(link, Pauses(link))
     for now_s in (1.0, 1.1, 1.2):
         travel.look(now_s)
     assert link.asked == [AskTree()]
