@@ -8,8 +8,8 @@ import pytest
 from bench.eviction import COLUMNS, gap_closed, simulate
 from bench.pager_trace import trajectory
 from server.pager.capacity import SHIPPED
-from server.pager.decide.relevance import FARTHEST_M, REPRESENTS, Outlook, Trail, wanted_by
-from server.pager.decide.views import again, earlier_visits, likely_views, within
+from server.pager.decide.relevance import FARTHEST_M, REPRESENTS, Outlook, Trail, may_pick, wanted_by
+from server.pager.decide.views import again, earlier_visits, likely_views, overlap, within
 from server.trace import TraceChunk, with_wanted
 from shared.pose import Pose
 
@@ -52,6 +52,30 @@ def test_a_view_that_an_older_block_covers_goes_before_the_older_one():
 
 def test_a_walk_of_one_block_is_looked_at_too():
     assert covers(straight(1), np.ones(1, dtype=np.bool_)).tolist() == [REPRESENTS]
+
+
+def picked_one_by_one(view, poses):
+    """The rule as it reads, over every block."""
+    worth, picks = overlap(view, poses), []
+    while len(picks) < 3:
+        picks.append(int(np.argmax(worth >= worth.max() - 0.03)) if worth.max() >= 0.15 else -1)
+        worth = worth * (1.0 - 0.8 * overlap(poses[picks[-1]], poses))
+        worth[picks[-1]] = 0.0
+    return picks
+
+
+def test_what_a_view_wants_is_what_the_rule_names_over_all_blocks():
+    dice = np.random.default_rng(5)
+    poses = dice.uniform(-9.0, 9.0, size=(300, 5))
+    views = dice.uniform(-9.0, 9.0, size=(40, 5))
+    assert wanted_by(views, poses).tolist() == [picked_one_by_one(view, poses) for view in views]
+    assert (wanted_by(views, poses + 1000.0) == -1).all()
+
+
+def test_a_view_looks_at_the_blocks_near_it_however_long_the_walk():
+    walk = straight(2000)
+    looked_at = [may_pick(walk[-9:], walk[-num:]).shape[1] for num in (100, 2000)]
+    assert looked_at[0] == looked_at[1] <= 2 * FARTHEST_M + 1
 
 
 def test_what_lies_out_of_every_views_reach_is_left_out_and_changes_nothing():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from server.pager.decide.views import REACH_M, Flags, Floats, Indices, likely_views, overlap, within
+from server.pager.decide.views import HFOV_RAD, REACH_M, Flags, Floats, Indices, likely_views, overlap, within
 
 COVERED = 0.85  # of a view, from which on an older block is taken in its place
 COVERED_WORTH = 0.1  # of the older block's worth
@@ -20,6 +20,8 @@ PICKS = 3  # blocks that a view wants
 LEAST_OVERLAP = 0.15  # from here on a view wants a block
 EQUAL_OVERLAP = 0.03  # blocks that are nearer to the best than this are as good: the oldest is taken
 FARTHEST_M = REACH_M * math.log(1.0 / (LEAST_OVERLAP - EQUAL_OVERLAP))  # from farther away no view picks a block
+LEAST_FACING = math.cos(HFOV_RAD * (1.0 - (LEAST_OVERLAP - EQUAL_OVERLAP)))  # nor one that looked farther aside
+SLACK = 1e-6  # of squares and cosines, for what rounding makes of them
 SAME_VIEW_SHARE = 0.8  # of a picked block's overlap with another is taken off the other's
 MOST_CLASSIFIED = 512  # rows that are looked at for the first time at once
 REPRESENTS, UNSEEN = -1, -2  # in place of the row that covers a row
@@ -119,12 +121,35 @@ def wanted_by(views: Floats, poses: Floats) -> Indices:
 
     One after the other: the oldest of those that saw nearly most of the view, less what was picked already saw.
     """
-    worth = overlap(views[:, None], poses[None])  # [F, B]
     picks = np.full((len(views), PICKS), -1, np.int64)
+    near = may_pick(views, poses)
+    if near.shape[1] == 0:
+        return picks
+    seen = poses[near]  # [F, N, 5]
+    worth = overlap(views[:, None], seen) * (near >= 0)
+    at = np.arange(len(views))
     for turn in range(PICKS):
         best = worth.max(axis=1)
-        pick = np.argmax(worth >= (best - EQUAL_OVERLAP)[:, None], axis=1)
+        place = np.argmax(worth >= (best - EQUAL_OVERLAP)[:, None], axis=1)
+        pick = near[at, place]
         picks[:, turn] = np.where(best >= LEAST_OVERLAP, pick, -1)
-        worth *= 1.0 - SAME_VIEW_SHARE * overlap(poses[pick][:, None], poses[None])
-        worth[np.arange(len(views)), pick] = 0.0
+        worth *= 1.0 - SAME_VIEW_SHARE * overlap(poses[pick][:, None], seen)
+        worth[at, place] = 0.0
     return picks
+
+
+def may_pick(views: Floats, poses: Floats) -> Indices:
+    """[F, N] the rows of `poses [B, 5]` that each of `views [F, 5]` might pick, ascending; filled up with -1."""
+    apart_m2 = np.square(views[:, :3]).sum(axis=1)[:, None] + np.square(poses[:, :3]).sum(axis=1)
+    apart_m2 -= 2.0 * (views[:, :3] @ poses[:, :3].T)
+    facing = _ahead(views) @ _ahead(poses).T
+    view, row = np.nonzero((apart_m2 <= FARTHEST_M**2 + SLACK) & (facing >= LEAST_FACING - SLACK))
+    count = np.bincount(view, minlength=len(views))
+    near = np.full((len(views), count.max(initial=0)), -1, np.int64)
+    near[view, np.arange(len(view)) - np.repeat(np.cumsum(count) - count, count)] = row
+    return near
+
+
+def _ahead(poses: Floats) -> Floats:
+    """[B, 2] of poses [B, 5]: the level direction that each looks in."""
+    return np.stack([np.sin(poses[:, 3]), np.cos(poses[:, 3])], axis=1)
