@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from server.pager.blocks import BlockKey
@@ -21,6 +22,7 @@ WAIT_LIFE_S = 10.0  # an exact recall that nobody has asked after for this long 
 TURN_S = 1e-6  # by which a waiting head comes after the one that waits longer
 NUM_REMEMBERED = 4  # wanted sets to fall back on; the newest complete one is drawn with
 NUM_NOTES = 512
+NO_HITS: Mapping[BlockKey, Tier] = MappingProxyType({})
 
 
 class Asking(NamedTuple):
@@ -75,24 +77,25 @@ class HeadRecord:
 
     def hit_tiers(self, head: str, keys: tuple[BlockKey, ...], ready: ReadySet) -> tuple[Tier, ...]:
         """Hit tier of each key. A block that nobody foresaw and that is here was on the GPU when it was asked for."""
-        hits = ready.hits.get(head, {})
-        return tuple(hits.get(key, self.tiers.get(key, Tier.GPU)) for key in keys)
+        hits = ready.hits.get(head, NO_HITS)
+        return tuple([hits.get(key, self.tiers.get(key, Tier.GPU)) for key in keys])  # sooner than a generator
 
     def count(
         self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, *, was_descheduled: bool
     ) -> None:
         """Enter one chunk's recall into the totals."""
-        keys = lease.keys
-        still_wanted = ready.hits.get(head, {}).keys() | set(wanted)
-        self.counted &= still_wanted | set(keys)
-        for key, tier in zip(keys, lease.hit_tiers, strict=True):
+        keys, foreseen = lease.keys, ready.hits.get(head, NO_HITS)
+        self.counted = {key for key in self.counted if key in keys or key in wanted or key in foreseen}
+        self.tiers = dict(zip(keys, lease.hit_tiers, strict=True))
+        for key, tier in self.tiers.items():
             if key not in self.counted:
                 self.hits[tier] += 1
                 self.counted.add(key)
-        self.tiers = dict(zip(keys, lease.hit_tiers, strict=True))
         self.chunks += 1
         self.stale_chunks += lease.stale
-        self.late += sum(key not in ready.blocks for key in wanted)
+        for key in wanted:
+            self.late += key not in ready.blocks
+            self.worlds.add(key.world)
         self.longest_wait_ms = max(self.longest_wait_ms, lease.wait_ms)
         if lease.wait_ms > STALL_MS:
             if was_descheduled:
@@ -101,7 +104,6 @@ class HeadRecord:
                 self.stalls += 1
         self.wanted, self.is_stale = wanted, lease.stale
         self.recalled, self.recalled_tiers = keys, lease.hit_tiers
-        self.worlds.update(key.world for key in wanted)
 
 
 @dataclass(slots=True)

@@ -42,7 +42,10 @@ class ReadySet:
 
     def complete(self, keys: Sequence[BlockKey]) -> bool:
         """Whether all of `keys` that can come are here."""
-        return all(key in self.blocks or key in self.gone for key in keys)
+        for key in keys:  # noqa: SIM110 - within a recall, where a generator costs a microsecond
+            if key not in self.blocks and key not in self.gone:
+                return False
+        return True
 
 
 class Lease:

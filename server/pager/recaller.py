@@ -106,14 +106,14 @@ class Recaller:
         return asking is not None and asking.wanted == wanted and ready.seen >= asking.serial and ready.complete(wanted)
 
     def _lease(self, head: str, wanted: tuple[BlockKey, ...], keys: tuple[BlockKey, ...], ready: ReadySet) -> Lease:
-        blocks = tuple(block for key in keys if (block := ready.blocks.get(key)) is not None)
-        here = tuple(block.key for block in blocks)
+        blocks = tuple([ready.blocks[key] for key in keys if key in ready.blocks])
+        here = tuple([block.key for block in blocks])
         lease = Lease(
             here,
             blocks,
             self._release,
             stale=here != wanted,
-            missing=tuple(key for key in keys if key not in ready.blocks),
+            missing=() if len(here) == len(keys) else tuple([key for key in keys if key not in ready.blocks]),
             hit_tiers=self.record(head).hit_tiers(head, here, ready),
         )
         self._pins.add(lease)
@@ -123,7 +123,7 @@ class Recaller:
         self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, meter: "_Meter"
     ) -> Lease:
         lease.wait_ms = meter.elapsed_ms()
-        was_descheduled = meter.was_descheduled()  # of the wait alone: waking the pager thread costs time of its own
+        was_descheduled = lease.wait_ms > STALL_MS and meter.was_descheduled()  # of the wait alone, without the waking
         record = self.record(head)
         record.asking = None
         self._put(Ask(head, wanted, lease.keys, next(self._serials)))
@@ -174,7 +174,7 @@ class _Meter:
 
     def __init__(self, *, can_wait: bool) -> None:
         self._can_wait = can_wait
-        self._switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+        self._switches = _switches() if can_wait else 0
         self._on_core_s = time.thread_time()  # exact; the usage's own times move in ticks of milliseconds
         self.begin_s = time.perf_counter()
 
@@ -183,5 +183,10 @@ class _Meter:
 
     def was_descheduled(self) -> bool:
         if self._can_wait:
-            return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw > self._switches
+            return _switches() > self._switches
         return (time.thread_time() - self._on_core_s) * 1e3 <= STALL_MS
+
+
+def _switches() -> int:
+    """How often this thread was taken off its core against its will."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
