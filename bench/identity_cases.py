@@ -19,11 +19,11 @@ from bench.identity_process import walk_on_elsewhere
 from client.routes import route
 from models.base import Pixels, WorldModel
 from server.export_world import export_world
+from server.folder_lock import FolderLock
 from server.head import Head
 from server.import_world import import_world
 from server.pager.pager import Budgets
 from server.session import Session
-from server.stored_blocks import FolderLock
 from server.worlds import Worlds
 from shared.controls import Controls, Key
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from models.base import KVSpec, SidePlane
 from server.pager.layout import SlotLayout
-from server.worlds import WORLD_VERSION, WorldCard
+from server.world_card import WORLD_VERSION, WorldCard
 
 MAX_ABOUT_BYTES = 65_536
 MAX_BLOCK_BYTES = 1 << 30

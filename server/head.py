@@ -83,9 +83,9 @@ class Snapshot(KeptHead):
         self.moment = head.moment
         self.chunk_index = head.state.chunk_index
         self.line = head.line
-        self.head = head
-        self.rest = None
-        self.durability = None
+        self.head: Head | None = head
+        self.rest: Kept | None = None
+        self.durability: Future[bool] | None = None
         self.num_bytes = -1
         self.name = name
         self.is_quick = is_quick
@@ -105,8 +105,8 @@ class Snapshot(KeptHead):
 
     @property
     def durable(self) -> Future[bool]:
-        """True once it survives a power cut, False when the disk refused. Writing begins after the next chunk, or when
-        this is first read.
+        """True once it survives a power cut, False when the disk refused: then its world tries again, and this is
+        another future. Writing begins after the next chunk, or when this is first read.
         """
         if self.durability is None:
             if self.rest is None:
@@ -125,9 +125,9 @@ class Branch(KeptHead):
         self.moment = head.moment
         self.chunk_index = head.state.chunk_index
         self.line = head.line
-        self.head = head
-        self.rest = None
-        self.durability = None
+        self.head: Head | None = head
+        self.rest: Kept | None = None
+        self.durability: Future[bool] | None = None
         self.num_bytes = -1
         self.name = name
         self.start = start  # the moment at which it left another branch

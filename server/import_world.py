@@ -6,7 +6,6 @@ arrived and checks. Names inside the file are looked up, never followed: nothing
 
 import json
 import re
-import secrets
 import shutil
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -16,22 +15,26 @@ from pydantic import ValidationError
 
 from server.about import MAX_ABOUT_BYTES, MAX_BLOCK_BYTES, About
 from server.archive import Entry, read_archive
+from server.arrived_log import check_arrived
 from server.export_world import copy_log
 from server.faults import WorldFault
+from server.folder_lock import FolderLock
 from server.imported_slab import ImportedSlab
 from server.moments import MAX_MOMENTS
 from server.pager.header import block_fingerprint
 from server.pager.layout import SlotLayout
 from server.pager.move.manifest import Terms
 from server.record_log import sync_folder, write_durably
-from server.world_log import MAX_STATE_BYTES, PICTURE_FILE, STATE_FILE, read_world_log, state_fault
-from server.worlds import WorldCard, Worlds, check_name
+from server.timeline import MAX_BRANCHES, MAX_SNAPSHOTS
+from server.world_card import WorldCard, check_name, new_id
+from server.world_log import MAX_STATE_BYTES, PICTURE_FILE, STATE_FILE
+from server.worlds import ARRIVING, Worlds
 
 MAX_LOG_BYTES = 4 << 30
 MAX_PICTURE_BYTES = 4 << 20
+MAX_FILES = 2 * (MAX_SNAPSHOTS + MAX_BRANCHES)  # beside blocks: a state and a picture of each, or two states
 _SPARE_BYTES = 64 << 20  # that a disk keeps free
 _BLOCK = re.compile(r"blocks/(\d{1,15})", re.ASCII)
-_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def import_world(source: Path, worlds: Worlds, name: str = "") -> WorldCard:
@@ -45,20 +48,39 @@ def import_world(source: Path, worlds: Worlds, name: str = "") -> WorldCard:
         if first is None or first.name != "about.json":
             raise WorldFault("the exported world does not begin by saying what it is: it is damaged")
         about = _about(first.whole())
-        card = _card_here(about.card, worlds, name)
-        free = shutil.disk_usage(worlds.root).free
-        if about.bytes + _SPARE_BYTES > free:
-            raise WorldFault(f"the world needs {about.bytes:,} bytes and the disk has {free:,} free. Free some.")
-        folder = worlds.root / f".import-{card.id}"
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
-            _unpack(folder, about, card, entries)
-            folder.rename(worlds.root / card.id)
-            sync_folder(worlds.root)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        with worlds.lock():
+            worlds.sweep()
+            card = _card_here(about.card, worlds, name)
+            _check_room(worlds.root, about.bytes)
+            folder = worlds.root / f"{ARRIVING}{new_id()}"
+            folder.mkdir()
+            held = FolderLock(folder, "imported")
+        with held:
+            try:
+                _unpack(folder, about, card, entries)
+                _move_in(folder, card, worlds, name)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
     return card
+
+
+def _move_in(folder: Path, card: WorldCard, worlds: Worlds, name: str) -> None:
+    """It is a world from here on, unless one of its name or id came here meanwhile."""
+    with worlds.lock():
+        if _card_here(card, worlds, name) != card:
+            raise WorldFault(f"another world {card.name!r} came here meanwhile: import this one again")
+        folder.rename(worlds.root / card.id)
+        sync_folder(worlds.root)
+
+
+def _check_room(root: Path, num_bytes: int) -> None:
+    free = shutil.disk_usage(root).free
+    if num_bytes + _SPARE_BYTES > free:
+        raise WorldFault(
+            f"the world needs {num_bytes:,} bytes and the disk of {root} has {free:,} free. Free some, or give "
+            "--worlds a folder on another disk."
+        )
 
 
 def _limit_of(name: str) -> int:
@@ -103,19 +125,20 @@ def _card_here(card: WorldCard, worlds: Worlds, name: str) -> WorldCard:
         raise WorldFault(f"there is a world {wanted!r} here already. Import it under another one: --name NAME")
     if card.id not in taken:
         return replace(card, name=wanted)
-    return replace(card, id="".join(secrets.choice(_ID_LETTERS) for _ in range(26)), name=wanted)
+    return replace(card, id=new_id(), name=wanted)
 
 
 def _unpack(folder: Path, about: About, card: WorldCard, entries: Iterable[Entry]) -> None:
     """All that follows `about.json`, each into its place."""
-    for part in ("", "states", "thumbnails"):
-        (folder / part).mkdir(parents=True)
+    for part in ("states", "thumbnails"):
+        (folder / part).mkdir()
     layout, slab = about.layout, None
-    left = about.bytes
+    left, num_files = about.bytes, 0
     try:
         for entry in entries:
             left -= entry.num_bytes
-            if left < 0 or entry.name == "about.json":
+            num_files += not entry.name.startswith("blocks/")
+            if left < 0 or num_files > MAX_FILES or entry.name == "about.json":
                 raise WorldFault("the exported world holds more than it says: it is damaged")
             if (match := _BLOCK.fullmatch(entry.name)) is None:
                 _write(folder / entry.name, entry)
@@ -150,12 +173,7 @@ def _settle(folder: Path, card: WorldCard) -> None:
     arrived = folder / "moments.log"
     if not arrived.exists():
         raise WorldFault("the exported world has no log: it is damaged")
-    log = read_world_log(folder)
-    if log.faults or log.end != log.num_bytes:
-        raise WorldFault(f"the log of the exported world is damaged: {'; '.join(log.faults[:1]) or 'it is cut off'}")
-    for kept in log.kept():
-        if (folder / "states" / kept.file).exists() and (fault := state_fault(folder, kept)):
-            raise WorldFault(f"the state of moment {kept.moment} in the exported world is damaged: {fault}")
+    check_arrived(folder)
     copy_log(arrived, folder / "moments.new", card)
     (folder / "moments.new").replace(arrived)
     write_durably(folder / "world.json", json.dumps(asdict(card)).encode())

@@ -1,10 +1,12 @@
 """The journal: the thread that writes a world's moments and kept heads. Owns the log file; decides nothing.
 
-The engine hands records over and never waits. A disk that is full or fails is a value: what could not be written is
-kept and tried again, up to a limit, and `fault` says so in words. Order of a save: blocks, state file, sync, record,
-sync. Saves that wait together share the syncs.
+The engine hands records over and never waits. A disk that is full or fails is a value, and `fault` says so in words:
+moments and drops are kept and written later, up to a limit; a save is refused, leaves nothing behind, and is to be
+asked for again. Order of a save: blocks, state file, sync, record, sync; of a drop: record, sync, its file goes. Saves
+that wait together share the syncs.
 """
 
+import errno
 import logging
 import queue
 import threading
@@ -12,45 +14,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
-from models.base import DrawnFrame, SavedState
+from models.base import SavedState
 from server.compress import compress
 from server.moments import MAIN, Moment, moment_to_record
 from server.record_log import RecordLog, sync_folder, write_aside, write_durably
 from server.resting_files import RestingFiles
+from server.saves import Job, Record, Save, exactness_record, head_record, in_turn
 from server.states import state_bytes
-from server.world_log import Kept
-from server.worlds import OpenedWorld, card_to_record
+from server.world_card import card_to_record
+from server.worlds import OpenedWorld
 
 MAX_UNWRITTEN = 20_000  # moments kept in memory while the disk refuses them: about half an hour of walking
 BLOCKS_WAIT_S = 10.0
 MAX_TOGETHER = 64  # saves that share their syncs
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
 _log = logging.getLogger(__name__)
-
-Record = dict[str, Any]
-
-
-def _nobody(_: Kept) -> None:
-    """Nobody asked where it lies."""
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """A head to be made durable, and the records that then name its file: of kind head, snapshot or branch."""
-
-    moment: int
-    state: SavedState
-    records: tuple[Record, ...]
-    frame: DrawnFrame | None = None
-    recalled: tuple[int, ...] = ()
-    at_rest: Callable[[Kept], None] = _nobody  # journal thread: where the head lies now
-    done: Future[bool] = field(default_factory=Future[bool])
 
 
 class Journal:
@@ -73,13 +58,14 @@ class Journal:
         self._log_file = RecordLog(world.folder / "moments.log", world.log_end)
         self._unwritten: deque[Record] = deque([card_to_record(world.card)] if world.log_end == 0 else [])
         if exactness is not None and (
-            not world.log.exactness or dict(world.log.exactness[-1][1]) != _marked(exactness)
+            not world.log.exactness or dict(world.log.exactness[-1][1]) != exactness_record(exactness)
         ):
-            self._unwritten.append(_marked(exactness))
+            self._unwritten.append(exactness_record(exactness))
         self._states = world.folder / "states"
         self._files = RestingFiles(self._states, world.log)
         self._is_suspect = False  # a sync failed: the pages it was to save may be gone
-        self._jobs: queue.SimpleQueue[Moment | Save | Record | None] = queue.SimpleQueue()
+        self._dropped: list[tuple[str, str]] = []  # recorded, and the record is not durable yet
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"journal-{world.card.id[:6]}", daemon=True)
         self._thread.start()
 
@@ -119,26 +105,24 @@ class Journal:
             while not self._jobs.empty() and len(jobs) < MAX_TOGETHER:
                 jobs.append(self._jobs.get())
             is_open = None not in jobs
-            saves = [job for job in jobs if isinstance(job, Save)]
-            is_saved = False
-            try:
-                is_saved = self._do(jobs, saves)
-            except Exception as error:  # noqa: BLE001 - top of the thread: our own fault must not end the writing
-                _log.exception("journal fault of ours folder=%s", self._folder.name)
-                self.fault = f"the world could not be saved, by an error of the server: {error}"
-            for save in saves:
-                save.done.set_result(is_saved)
+            for first, saves in in_turn(job for job in jobs if job is not None):
+                is_saved = False
+                try:
+                    is_saved = self._do(first, saves)
+                except Exception as error:  # noqa: BLE001 - top of the thread: our own fault must not end the writing
+                    _log.exception("journal fault of ours folder=%s", self._folder.name)
+                    self.fault = f"the world could not be saved, by an error of the server: {error}"
+                for save in saves:
+                    save.done.set_result(is_saved)
         self._log_file.close()
 
-    def _do(self, jobs: Sequence[Moment | Save | Record | None], saves: Sequence[Save]) -> bool:
+    def _do(self, first: Sequence[Moment | Record], saves: Sequence[Save]) -> bool:
         """Write moments and records in order, then the saves; returns whether these are durable."""
-        for job in jobs:
-            if isinstance(job, Moment):
-                self._keep(moment_to_record(job))
-            elif isinstance(job, dict):
-                self._keep(job)
-        self._write()
-        if not saves or self._save(saves):
+        for job in first:
+            self._keep(moment_to_record(job) if isinstance(job, Moment) else job)
+        if not saves:
+            return self._write() and self._forget()
+        if self._save(saves):
             return True
         for record in (record for save in saves for record in save.records if record["kind"] == "branch"):
             self._keep(record)  # its heads are saved again later, and where it began is said only once
@@ -157,37 +141,76 @@ class Journal:
                 self._log_file.append(record)
                 self._unwritten.popleft()
                 if record["kind"] == "dropped":
-                    self._files.drop(record["what"], record["name"])
+                    self._dropped.append((record["what"], record["name"]))
+        except OSError as error:
+            self._fail("the walk is not being saved", error)
+            return False
+        return True
+
+    def _forget(self) -> bool:
+        try:
+            self._let_go_of_dropped()
         except OSError as error:
             self._fail("the walk is not being saved", error)
             return False
         return True
 
     def _save(self, saves: Sequence[Save]) -> bool:
-        if not self._write() or self.dropped_moments:
+        if not self._write() or self._has_gap():
             return False
+        is_logged = False
         try:
-            if not self._flush_blocks(BLOCKS_WAIT_S):
-                _log.warning(
-                    "blocks not durable before a save folder=%s moment=%d", self._folder.name, saves[-1].moment
-                )
-            if self._is_suspect:
-                self._log_file.renew()
-                self._is_suspect = False
+            is_whole = self._flush(saves)
+            self._mend()
+            self._let_go_of_dropped()
             self._write_files(saves)
             named = [(save, self._with_file(record, save)) for save in saves for record in save.records]
             self._sync()
-            for _, record in named:
-                self._log_file.append(record)
+            self._log_file.append(*(record for _, record in named))
+            is_logged = True
             self._sync()
             for save, record in named:
                 if "state" in record:
                     save.at_rest(self._files.refer(record))
         except OSError as error:
+            self._files.refused([save.moment for save in saves], is_logged=is_logged)
             self._fail("the world could not be saved", error)
             return False
         self.fault = ""
-        return True
+        return is_whole
+
+    def _has_gap(self) -> bool:
+        """Whether moments were dropped: nothing after them may be saved, since its line of ancestors is cut."""
+        if self.dropped_moments:
+            self.fault = (
+                f"the disk of the worlds folder kept nothing for so long that {self.dropped_moments} chunks are lost "
+                "and this walk cannot be saved any more. Leave the world and enter it again: it goes on where it was "
+                "saved last."
+            )
+        return self.dropped_moments > 0
+
+    def _flush(self, saves: Sequence[Save]) -> bool:
+        """Whether the blocks are durable. If not, heads are saved all the same: a walk without some blocks goes on."""
+        began_s = time.monotonic()
+        is_flushed = self._flush_blocks(BLOCKS_WAIT_S)
+        if not is_flushed:
+            _log.warning("blocks not durable before a save folder=%s moment=%d", self._folder.name, saves[-1].moment)
+        # a block that never will be written is lost, and counted so; one that only is late makes the save worth asking
+        # for again
+        return is_flushed or time.monotonic() - began_s < BLOCKS_WAIT_S
+
+    def _mend(self) -> None:
+        """Write the log anew when a sync of it failed."""
+        if self._is_suspect:
+            self._log_file.renew()
+            self._is_suspect = False
+
+    def _let_go_of_dropped(self) -> None:
+        """The files go of what the log says is dropped, once that is durable."""
+        if self._dropped:
+            self._sync()
+        while self._dropped:
+            self._files.drop(*self._dropped.pop(0))
 
     def _write_files(self, saves: Sequence[Save]) -> None:
         """Write each head's file, unless this process has; one sync of the folder serves all of them."""
@@ -224,29 +247,8 @@ class Journal:
         self._is_suspect = False
 
     def _fail(self, what: str, error: OSError) -> None:
-        text = f"{what}: {error.strerror or error}. Free space on the disk of the worlds folder."
+        todo = "Free space on" if error.errno in _NO_SPACE else "Check"
+        text = f"{what}: {error.strerror or error}. {todo} the disk of the worlds folder; it is tried again."
         if text != self.fault:
             _log.error("journal fault folder=%s error=%s", self._folder.name, error)
         self.fault = text
-
-
-def head_record(branch: str, moment: int, next_id: int, resume_hash: bytes = b"") -> Record:
-    """That a branch's head was saved. `next_id`: every moment from it on was drawn later."""
-    record: Record = {"kind": "head", "moment": moment, "next": next_id, "created_s": time.time()}
-    if branch != MAIN:
-        record["branch"] = branch
-    return record | ({"resume": resume_hash} if resume_hash else {})
-
-
-def branch_record(name: str, moment: int, created_s: float) -> Record:
-    """That a branch began at a moment."""
-    return {"kind": "branch", "name": name, "moment": moment, "created_s": created_s}
-
-
-def snapshot_record(name: str, moment: int, created_s: float) -> Record:
-    """That a moment is kept under a name."""
-    return {"kind": "snapshot", "name": name, "moment": moment, "created_s": created_s}
-
-
-def _marked(exactness: Mapping[str, Any]) -> Record:
-    return {"kind": "exactness", **exactness}

@@ -12,8 +12,9 @@ from typing import Any
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
+from server.world_card import WorldCard
 from server.world_log import Kept, read_world_log
-from server.worlds import WorldCard, Worlds
+from server.worlds import Worlds
 
 MAX_PICTURE_BYTES = 1 << 20
 MAX_WORLDS = 500
@@ -127,7 +128,7 @@ def _stamp(log: Path) -> tuple[int, int]:
 def _small_file(path: Path) -> bytes | None:
     """The bytes of a file of ours; None when it is absent, no plain file, or too large."""
     try:
-        if path.is_symlink() or path.stat().st_size > MAX_PICTURE_BYTES:
+        if path.is_symlink() or path.parent.is_symlink() or path.stat().st_size > MAX_PICTURE_BYTES:
             return None
         return path.read_bytes()
     except OSError:

@@ -12,7 +12,7 @@ from shared.pose import Pose
 NO_MOMENT = -1
 MAIN = "main"  # the branch that a world begins with
 FOOTPRINT_DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8")
-MAX_FOOTPRINT_VALUES = 1 << 20
+MAX_FOOTPRINT_VALUES = 1 << 18  # and the record that holds them stays below record_log.MAX_RECORD_BYTES
 MAX_MOMENTS = 1 << 24  # of a world, whose tree is arrays by id; five chunks a second reach it after 38 days
 MAX_CHUNK = 1 << 53
 

@@ -7,7 +7,7 @@ the log: `read_records` stops there and `RecordLog` cuts it off before it append
 import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,19 @@ import xxhash
 
 _HEADER = struct.Struct("<II8s")  # magic, payload bytes, first 8 bytes of xxh3_128
 _MAGIC = 0x4C525057  # "WPRL"
-MAX_RECORD_BYTES = 1 << 24
+MAX_RECORD_BYTES = 1 << 22  # one of rooms has 3 kB; a hostile one takes 60 times its size when it is parsed
+_PIECE_BYTES = 1 << 20
 
 
 def _seal(payload: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, len(payload), xxhash.xxh3_128_digest(payload)[:8]) + payload
+
+
+def _packed(record: dict[str, Any]) -> bytes:
+    payload = msgpack.packb(record, use_bin_type=True)
+    if len(payload) > MAX_RECORD_BYTES:
+        raise ValueError(f"a record of {len(payload):,} bytes: {MAX_RECORD_BYTES:,} is the most that is read again")
+    return _seal(payload)
 
 
 def read_records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
@@ -53,17 +61,24 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def write_aside(path: Path, data: bytes) -> Path:
-    """Write `data`, synced, beside `path`; returns where, to be renamed to `path` before its folder is synced."""
+def write_aside(path: Path, data: bytes | Iterable[bytes]) -> Path:
+    """Write `data`, synced, beside `path`; returns where, to be renamed to `path` before its folder is synced.
+
+    When that fails, nothing is left of it.
+    """
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with temporary.open("wb") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)  # what is left of it would take the space that is missing
+        raise
     return temporary
 
 
-def write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replace `path` by `data` so that a crash leaves either the old or the new file."""
     write_aside(path, data).replace(path)
     sync_folder(path.parent)
@@ -72,8 +87,18 @@ def write_durably(path: Path, data: bytes) -> None:
 def _keep_tail(file: int, end: int, path: Path) -> None:
     """What stands behind the last whole record is no record, but it may be all that is left of some: keep it apart."""
     size = os.fstat(file).st_size
-    if size > end and (tail := os.pread(file, size - end, end)).strip(b"\0"):
-        write_durably(path, tail)
+    if any(piece.strip(b"\0") for piece in _pieces(file, end, size)):
+        write_durably(path, _pieces(file, end, size))
+
+
+def _pieces(file: int, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file between two offsets. Raises OSError when they are not all there."""
+    while start < end:
+        piece = os.pread(file, min(_PIECE_BYTES, end - start), start)
+        if not piece:
+            raise OSError(errno.EIO, "the log could not be read back")
+        start += len(piece)
+        yield piece
 
 
 class RecordLog:
@@ -88,9 +113,12 @@ class RecordLog:
         os.ftruncate(self._file, end)
         sync_folder(path.parent)
 
-    def append(self, record: dict[str, Any]) -> None:
-        """Add one record. After an error the half-written tail is cut off, so that the next append is whole again."""
-        data = _seal(msgpack.packb(record, use_bin_type=True))
+    def append(self, *records: dict[str, Any]) -> None:
+        """Add records: all, or after an error none, so that the next append is whole again.
+
+        Raises ValueError for a record that is too large to be read again.
+        """
+        data = b"".join(map(_packed, records))
         written = 0
         try:
             while written < len(data):
@@ -106,10 +134,7 @@ class RecordLog:
 
     def renew(self) -> None:
         """Write the whole log anew beside itself and take its place, durably."""
-        data = os.pread(self._file, self._end, 0)
-        if len(data) != self._end:
-            raise OSError(errno.EIO, "the log could not be read back")
-        write_durably(self._path, data)
+        write_durably(self._path, _pieces(self._file, 0, self._end))
         os.close(self._file)
         self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 

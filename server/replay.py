@@ -20,11 +20,13 @@ from models.base import WorldModel
 from server.config import SettingsError, load_settings
 from server.exactness import exactness, mismatch
 from server.faults import WorldFault
+from server.folder_lock import FolderLock
 from server.load import load_model
 from server.reexecution import BlockGone, Checked, Reexecution
-from server.stored_blocks import FolderLock, StoredBlocks
+from server.stored_blocks import StoredBlocks
+from server.world_card import WorldCard
 from server.world_log import WorldLog, read_world_log
-from server.worlds import WorldCard, Worlds
+from server.worlds import Worlds
 
 EXIT_DIFFERS = 1
 EXIT_USAGE = 2

@@ -99,10 +99,13 @@ class Resident:
         return self._empty_since_s is None
 
     def save(self, now_s: float) -> None:
-        """Make the head durable, in the background, unless it is so, or the last save is still under way."""
+        """Make the head durable, in the background, unless it is so, or a save is still under way."""
         self.saved_s = now_s
-        is_busy = self._save is not None and not self._save.done()
-        if self.session.head.moment != self._saved_moment and not is_busy:
+        saving = self._save
+        if saving is not None and not saving.done():
+            return
+        is_refused = saving is not None and not saving.result()
+        if is_refused or self.session.head.moment != self._saved_moment:
             self._saved_moment = self.session.head.moment
             self._save = self.session.save()
 

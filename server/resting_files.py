@@ -1,11 +1,11 @@
 """Which state files a world's log still names. Journal thread: it unlinks what nothing names any more."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from server.world_log import Kept, WorldLog, kept_from_record
+from server.world_log import Kept, WorldLog, kept_from_record, state_fault
 from server.worlds import STATES_KEPT
 
 
@@ -19,11 +19,20 @@ class RestingFiles:
         self._num_names: Counter[str] = Counter(file for files in self._heads.values() for file in files)
         for names in self._snapshots.values():
             self._num_names.update(filter(None, names))
-        self._written: dict[int, Mapping[str, Any]] = {}  # by moment, by this process: those are whole
+        self._written: dict[int, Mapping[str, Any]] = {}  # by moment: files that are known to be whole
+        heads = (kept for heads in log.heads.values() for kept in heads[-STATES_KEPT:])
+        self._found = {kept.moment: kept for kept in (*heads, *log.snapshots.values())}  # named, not looked at yet
+        self._logged: set[str] = set()  # files that some record names, although its save was refused
         self._has_swept = False
 
     def written(self, moment: int) -> dict[str, Any]:
-        """Name, size and hash of the file that this process wrote for a moment, while it is there; else nothing."""
+        """Name, size and hash of the whole file that is there for a moment; else nothing.
+
+        One that other records name is not written over: what they say of it would be true no more.
+        """
+        found = self._found.pop(moment, None)
+        if found is not None and moment not in self._written and not state_fault(self._folder.parent, found):
+            self._written[moment] = {"state": found.file, "bytes": found.num_bytes, "hash": found.hash}
         return dict(self._written.get(moment, {}))
 
     def note_written(self, moment: int, file: Mapping[str, Any]) -> None:
@@ -44,6 +53,17 @@ class RestingFiles:
             self._snapshots[kept.name] = (kept.file, kept.thumbnail)
         return kept
 
+    def refused(self, moments: Iterable[int], *, is_logged: bool) -> None:
+        """The saves of these moments failed, perhaps after their records were logged: then a later sync makes them
+        durable, and their files stay. Otherwise what nothing names goes: on a full disk it would be in the way.
+        """
+        files = {f"{moment}.{kind}" for moment in moments for kind in ("safetensors", "safetensors.new", "jpg")}
+        if is_logged:
+            self._logged |= files
+        for file in files - self._logged:
+            if file not in self._num_names:
+                self._unlink(file)
+
     def drop(self, what: str, name: str) -> None:
         """A snapshot or a branch is there no more."""
         if what == "branch":
@@ -62,7 +82,7 @@ class RestingFiles:
         if file.endswith(".jpg"):
             (self._folder.parent / "thumbnails" / file).unlink(missing_ok=True)
             return
-        self._written.pop(_moment_of(file), None)
+        self._written = {moment: named for moment, named in self._written.items() if named["state"] != file}
         (self._folder / file).unlink(missing_ok=True)
 
     def _sweep(self, before: int) -> None:

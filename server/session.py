@@ -15,7 +15,7 @@ from server.drawing import Drawn, Place, decoded, draw, moment_of
 from server.faults import SnapshotFault
 from server.foresight import Foresight
 from server.head import Branch, Head, Snapshot
-from server.journal import Journal, Save, head_record
+from server.journal import Journal
 from server.mailbox import ControlsMailbox, Taken
 from server.moments import Moment
 from server.orders import Orders
@@ -24,6 +24,7 @@ from server.pager.blocks import BlockKey
 from server.pager.lease import Lease
 from server.rewind import drawn_again, way_back
 from server.ring import Ring
+from server.saves import Save, head_record
 from server.setting import Setting
 from server.show import Show
 from server.stages import Stages
@@ -183,8 +184,7 @@ class Session:
         """Make the head durable, in the background."""
         head = self.head
         record = head_record(self.branch.name, head.moment, self.timeline.next_id, self.resume_hash)
-        state = self._model.dump(head.state)
-        return self.journal.keep(Save(head.moment, state, (record,), head.frame, head.block_ids))
+        return self.journal.keep(Save(head.moment, self._model.dump(head.state), (record,), head.frame, head.block_ids))
 
     # ---- the timeline: O(1), except where a head must be drawn again ----
 

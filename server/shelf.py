@@ -5,7 +5,6 @@ again; any other is written to its state file, and its RAM is given up once that
 bit for bit. Engine thread; nothing here waits.
 """
 
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from server.head import KeptHead, Writer
@@ -61,16 +60,16 @@ class Shelf:
                 self._spill(kept)
                 self.num_spilled += 1
             else:
-                num_writing += not _writing(kept, writer).done()
+                num_writing += _is_being_written(kept, writer)
 
     def _spill(self, kept: KeptHead) -> None:
         self.release(kept)
         kept.head = None
 
 
-def _writing(kept: KeptHead, writer: Writer) -> Future[bool]:
-    """The write that is under way; begun now when there was none, or the disk refused the last one."""
+def _is_being_written(kept: KeptHead, writer: Writer) -> bool:
+    """Whether its write is under way; begun now when there was none. What the disk refused, its world tries again."""
     writing = kept.durability
-    if writing is None or (writing.done() and not writing.result()):
-        return writer.write(kept)
-    return writing
+    if writing is None:
+        writing = writer.write(kept)
+    return not writing.done()

@@ -15,14 +15,15 @@ from models.base import WorldModel
 from server.catalog import Gone
 from server.faults import SnapshotFault, WorldFault
 from server.head import QUICK, Branch, Head, KeptHead, Snapshot, is_quick_name
-from server.journal import Journal, Record, Save, branch_record, head_record, snapshot_record
+from server.journal import Journal
 from server.moment_tree import MomentTree
-from server.moments import MAIN, Moment
+from server.moments import Moment
 from server.pager.blocks import BlockKey
 from server.rows import blocks_of
+from server.scribe import Scribe
 from server.shelf import Shelf
-from server.world_log import Kept, load_head
-from server.worlds import check_name
+from server.world_card import check_name
+from server.world_log import load_head
 
 QUICK_KEPT = 8  # quick snapshots of a world; older ones are dropped
 MAX_BRANCHES = 65_536
@@ -65,7 +66,7 @@ class Timeline:
         self._next_head = 0
         self._quick: list[Snapshot] = []
         self._num_quick = 0
-        self._recorded: set[str] = {MAIN}  # branches that the log names
+        self.scribe = Scribe(journal, model, self.is_kept)
         self._pin = pin
         self._is_pin_due = False
         self._news: list[Snapshot | Branch] = []  # made, and not looked at by `settle` yet
@@ -92,6 +93,7 @@ class Timeline:
     def snapshot(self, head: Head, name: str = "") -> Snapshot:
         """Keep a head under a name; without one, as the next quick snapshot. Raises SnapshotFault."""
         if name:
+            self._check_room()
             self._check_free(name, self.snapshots)
             if len(self.snapshots) >= MAX_SNAPSHOTS:
                 raise SnapshotFault(f"a world keeps at most {MAX_SNAPSHOTS:,} snapshots: drop some of them first")
@@ -109,6 +111,7 @@ class Timeline:
 
     def fork(self, head: Head, name: str = "") -> Branch:
         """Begin a branch at a head. Raises SnapshotFault when the name is taken, or none."""
+        self._check_room()
         if len(self.branches) >= MAX_BRANCHES:
             raise SnapshotFault(f"a world has at most {MAX_BRANCHES:,} branches: drop some of them first")
         name = name or self._free_branch_name()
@@ -139,6 +142,7 @@ class Timeline:
         if snapshot.is_quick and snapshot in self._quick:
             self._quick.remove(snapshot)
         self._is_pin_due |= not snapshot.is_quick
+        self.scribe.unwatch(snapshot)
         self.shelf.release(snapshot)
         if snapshot.durability is not None or snapshot.rest is not None:
             self.journal.drop("snapshot", snapshot.name)
@@ -154,7 +158,8 @@ class Timeline:
             raise SnapshotFault(f"branch {branch.name!r} is in use, or the world's only one")
         del self.branches[branch.name]
         self.shelf.release(branch)
-        if branch.name in self._recorded:
+        if branch.name in self.scribe.recorded:
+            self.scribe.recorded.discard(branch.name)
             self.journal.drop("branch", branch.name)
 
     def kept_at(self, moment: int) -> KeptHead | None:
@@ -171,6 +176,13 @@ class Timeline:
             what = f"no snapshot named {name!r}" if name else "no quick snapshot yet"
             raise SnapshotFault(f"this world has {what}. Nothing was changed.")
         return self.snapshots[name]
+
+    def _check_room(self) -> None:
+        if self.journal.fault and self.shelf.used_bytes > self.shelf.budget_bytes:
+            raise SnapshotFault(
+                "there is no room to keep another moment: the RAM for it is full, and the disk does not take what is "
+                f"kept ({self.journal.fault}). Nothing was changed."
+            )
 
     def _check_free(self, name: str, taken: dict[str, Snapshot] | dict[str, Branch]) -> None:
         try:
@@ -226,7 +238,7 @@ class Timeline:
         """Enter a snapshot or branch that was found on disk."""
         if isinstance(kept, Branch):
             self.branches[kept.name] = kept
-            self._recorded.add(kept.name)
+            self.scribe.recorded.add(kept.name)
         else:
             self.snapshots[kept.name] = kept
             self._is_pin_due = True
@@ -236,28 +248,8 @@ class Timeline:
                 self._num_quick = int(self._quick[-1].name.removeprefix(QUICK))
 
     def write(self, kept: KeptHead) -> Future[bool]:
-        """Make a snapshot or a branch durable, in the background."""
-        head = kept.head
-        assert head is not None, "what is not in RAM is at rest"
-
-        def at_rest(rest: Kept) -> None:
-            if kept.moment == rest.moment:
-                kept.rest = rest
-
-        records = self._records(kept)
-        save = Save(head.moment, self._model.dump(head.state), records, head.frame, head.block_ids, at_rest)
-        kept.durability = self.journal.keep(save)
-        return kept.durability
-
-    def _records(self, kept: KeptHead) -> tuple[Record, ...]:
-        if isinstance(kept, Snapshot):
-            return (snapshot_record(kept.name, kept.moment, kept.created_s),)
-        assert isinstance(kept, Branch)
-        head = head_record(kept.name, kept.moment, self._next_id, kept.resume_hash)
-        if kept.name in self._recorded:
-            return (head,)
-        self._recorded.add(kept.name)
-        return (branch_record(kept.name, kept.start, kept.created_s), head)
+        """Make a snapshot or a branch durable, in the background. When the disk refuses, `settle` tries it again."""
+        return self.scribe.write(kept, self._next_id)
 
     def settle(self) -> None:
         """What snapshots and forks left to do: write them, count their bytes. Never waits."""
@@ -269,6 +261,7 @@ class Timeline:
                         self.write(kept)
                     if not (isinstance(kept, Branch) and kept.is_taken):
                         self.shelf.hold(kept, self)
+        self.scribe.settle(self._next_id)
         if self._is_pin_due:
             self._is_pin_due = False
             # a quick snapshot keeps its state alone: it is always near, and would keep what is new from being kept
@@ -283,6 +276,7 @@ class Timeline:
     def close(self) -> None:
         """Nobody uses it any more: hand over what is not written yet, and take its heads off the shelf."""
         self.settle()
+        self.scribe.settle(self._next_id, is_last=True)
         for kept in (self.root, *self.snapshots.values(), *self.branches.values()):
             if kept is not None:
                 self.shelf.release(kept)

@@ -7,7 +7,6 @@ disk. What cannot be done is an error in words, and the session stands where it 
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 
 from server.faults import SnapshotFault
 from server.head import Branch, Head, KeptHead, Snapshot
@@ -78,20 +77,24 @@ class Travel:
     # ---- snapshots ----
 
     def _keep(self, name: str, seat: Seat) -> None:
+        timeline = self._session.timeline
         snapshot = self._session.snapshot(name)
-        gone, total = self._session.timeline.memory_gone(snapshot)
+        gone, total = timeline.memory_gone(snapshot)
         how = "F9 goes back to it." if snapshot.is_quick else "T goes back to it."
         seat.tell(_kept_note(snapshot, f"{snapshot.name} kept. {how}{_gone_in_words(gone, total)}", is_durable=False))
 
-        def settled(saving: Future[bool]) -> None:
-            """On the journal's thread."""
-            if not saving.cancelled() and saving.exception() is None and saving.result():
-                seat.tell(_kept_note(snapshot, f"{snapshot.name} is safe on the disk.", is_durable=True))
-            else:
-                text = f"{snapshot.name} could not be written: it lasts until the server stops. Free space on its disk."
-                seat.tell(Error(code="snapshot", text=text, fatal=False))
+        has_told = False
 
-        snapshot.durable.add_done_callback(settled)
+        def told(is_durable: bool) -> None:  # noqa: FBT001 - one of two answers
+            """On the journal's thread; of many refusals the first is told."""
+            nonlocal has_told
+            if is_durable:
+                seat.tell(_kept_note(snapshot, f"{snapshot.name} is safe on the disk.", is_durable=True))
+            elif not has_told:
+                has_told = True
+                seat.tell(Error(code="snapshot", text=_not_written(snapshot, timeline.journal.fault), fatal=False))
+
+        timeline.scribe.watch(snapshot, told)
 
     # ---- going elsewhere ----
 
@@ -170,6 +173,11 @@ def _kept_note(snapshot: Snapshot, text: str, *, is_durable: bool) -> SnapshotNo
         durable=is_durable,
         text=text,
     )
+
+
+def _not_written(snapshot: Snapshot, fault: str) -> str:
+    why = fault or "The disk is slow: its memory is not written yet, and that is tried again."
+    return f"{snapshot.name} is not on the disk: so far it lasts until the server stops. {why[:1].upper()}{why[1:]}"
 
 
 def _gone_in_words(gone: int, total: int) -> str:

@@ -13,8 +13,9 @@ from server.block_layouts import layout_for
 from server.faults import WorldFault
 from server.moments import NO_MOMENT
 from server.stored_blocks import StoredBlocks
+from server.world_card import WorldCard
 from server.world_log import Kept, WorldLog, load_state, read_world_log
-from server.worlds import STATES_KEPT, WorldCard
+from server.worlds import STATES_KEPT
 
 JPEG_MAGIC = b"\xff\xd8\xff"
 

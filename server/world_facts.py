@@ -8,8 +8,8 @@ from typing import Any
 from server.faults import WorldFault
 from server.moments import ancestors
 from server.stored_blocks import StoredBlocks
+from server.world_card import WorldCard
 from server.world_log import Kept, WorldLog, read_world_log, state_fault
-from server.worlds import WorldCard
 
 _BLOCK_BYTES = 512  # of st_blocks: what a file really takes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from server.faults import WorldFault
 from server.record_log import RecordLog
+from server.world_card import WorldCard, check_name
 from server.world_log import Kept, WorldLog, load_state, read_world_log
-from server.worlds import WorldCard, check_name
 
 
 def fork_world(folder: Path, card: WorldCard, branch: str, at: str) -> int:

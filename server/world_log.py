@@ -134,15 +134,22 @@ def state_fault(folder: Path, kept: Kept) -> str:
     try:
         if path.stat().st_size != kept.num_bytes:
             return f"it has {path.stat().st_size:,} bytes instead of {kept.num_bytes:,}"
-        digest = xxhash.xxh3_128()
-        with path.open("rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
+        num_bytes, digest = file_mark(path)
     except FileNotFoundError:
         return "its file is gone"
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
-    return "" if digest.digest() == kept.hash else "its bytes are not the ones that were saved"
+    return "" if (num_bytes, digest) == (kept.num_bytes, kept.hash) else "its bytes are not the ones that were saved"
+
+
+def file_mark(path: Path) -> tuple[int, bytes]:
+    """(size, hash) of a file, as records name them. Raises OSError."""
+    digest, num_bytes = xxhash.xxh3_128(), 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+            num_bytes += len(piece)
+    return num_bytes, digest.digest()
 
 
 def load_state(folder: Path, kept: Kept) -> SavedState:

@@ -8,44 +8,29 @@
 Opening and making a world block on the disk: call them off the event loop. Writing goes through `journal.py`.
 """
 
+import fcntl
 import hashlib
 import hmac
 import json
-import re
-import secrets
+import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from models.base import SavedState
 from server.faults import WorldFault
+from server.folder_lock import FolderLock
 from server.moments import NO_MOMENT, Moment
-from server.record_log import read_records, sync_folder, write_durably
+from server.record_log import sync_folder, write_durably
 from server.states import RestingHead
+from server.world_card import WorldCard, check_name, is_id, new_id, read_card
 from server.world_log import Branch, Kept, WorldLog, load_head, read_world_log
 
-WORLD_VERSION = 1
-MAX_CARD_BYTES = 65_536
+ARRIVING, DELETED = ".import-", ".deleted-"  # folders that are no worlds yet, or any more
 STATES_KEPT = 2  # of the newest heads of each branch
-_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_ID = re.compile(r"[a-z2-7]{26}")
-_NAME = re.compile(r"[\w][\w .\-]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class WorldCard:
-    """Who a world is. `name` is a label for people; the folder bears the id."""
-
-    id: str
-    name: str
-    seed: int
-    model: str
-    fingerprint: str
-    created_s: float
-    version: int = WORLD_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,49 +92,6 @@ class OpenedWorld:
         return max(self.moments, default=NO_MOMENT) + 1
 
 
-def check_name(name: str) -> None:
-    """Raises WorldFault unless `name` may label a world."""
-    if not _NAME.fullmatch(name):
-        raise WorldFault(
-            f"{name!r} cannot name a world: use 1 to 64 letters, digits, spaces, dots and dashes, "
-            "beginning with a letter or digit"
-        )
-
-
-def card_to_record(card: WorldCard) -> dict[str, Any]:
-    """The card as the first record of a world's log, which is where a damaged world.json is restored from."""
-    return {"kind": "card", **asdict(card)}
-
-
-def _read_card(folder: Path) -> WorldCard:
-    try:
-        card = _card_from(json.loads((folder / "world.json").read_bytes()[:MAX_CARD_BYTES]))
-    except (OSError, ValueError, TypeError) as error:
-        card = _card_from_log(folder)
-        if card is None:
-            raise WorldFault(f"the card of world {folder.name} is damaged ({error}): restore its world.json") from error
-    if card.version != WORLD_VERSION:
-        raise WorldFault(f"world {card.name!r} has version {card.version}; this server reads {WORLD_VERSION}")
-    return card
-
-
-def _card_from(fields: Any) -> WorldCard:
-    card = WorldCard(**fields)
-    if not _ID.fullmatch(card.id) or card.seed < 0:
-        raise ValueError("its fields are not ours")
-    return card
-
-
-def _card_from_log(folder: Path) -> WorldCard | None:
-    try:
-        record, _ = next(iter(read_records(folder / "moments.log")))
-        if record.pop("kind", None) != "card":
-            return None
-        return _card_from(record)
-    except (OSError, StopIteration, ValueError, TypeError):
-        return None
-
-
 class Worlds:
     """The folder of all worlds."""
 
@@ -160,26 +102,26 @@ class Worlds:
     def cards(self) -> Iterator[WorldCard]:
         """The cards of all worlds that have a readable one."""
         for folder in sorted(self.root.iterdir()):
-            if _ID.fullmatch(folder.name) and not folder.is_symlink():
+            if is_id(folder.name):
                 try:
-                    yield _read_card(folder)
+                    yield read_card(folder)
                 except WorldFault:
                     continue
 
     def card(self, world_id: str) -> WorldCard:
-        """The card of one world. Raises WorldFault when it is missing, damaged or of another version."""
-        return _read_card(self.root / world_id)
+        """The card of one world. Raises WorldFault when it is missing, damaged, a link or of another version."""
+        return read_card(self.root / world_id)
 
     def find(self, name_or_id: str) -> WorldCard | None:
         """The world with this id, or the newest one with this name. Raises WorldFault when its card is damaged."""
-        if _ID.fullmatch(name_or_id) and (self.root / name_or_id).is_dir():
+        if is_id(name_or_id) and (self.root / name_or_id).is_dir():
             return self.card(name_or_id)
         named = [card for card in self.cards() if name_or_id in (card.id, card.name)]
         return max(named, key=lambda card: (card.id == name_or_id, card.created_s), default=None)
 
     def make(self, name: str, seed: int, model: str, fingerprint: str) -> OpenedWorld:
         """A new, empty world. An absent name becomes one that a person can read."""
-        world_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(26))
+        world_id = new_id()
         name = name or f"world {time.strftime('%Y-%m-%d %H.%M.%S')} {world_id[:4]}"
         check_name(name)
         card = WorldCard(world_id, name, seed, model, fingerprint, time.time())
@@ -188,6 +130,23 @@ class Worlds:
         write_durably(folder / "world.json", json.dumps(asdict(card)).encode())
         sync_folder(self.root)
         return OpenedWorld(folder, card, WorldLog(), is_new=True, is_made=True)
+
+    @contextmanager
+    def lock(self) -> Generator[None]:
+        """While it is held, nobody else puts a world here or takes one away by a command. Waits for its turn."""
+        folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def sweep(self) -> None:
+        """Remove what a killed import or delete left behind. Under `lock`."""
+        for path in self.root.iterdir():
+            if path.name.startswith((ARRIVING, DELETED)) and not path.is_symlink():
+                with suppress(WorldFault), FolderLock(path, "removed"):  # or somebody is at work in it now
+                    shutil.rmtree(path, ignore_errors=True)
 
     def drop_empty(self, world_id: str) -> None:
         """Take back a world that was just made and that nobody could enter."""

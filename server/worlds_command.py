@@ -3,6 +3,7 @@
 Each command takes a world by its name or id. Exit 1 when the world's files say no, 2 for a wrong question.
 """
 
+import errno
 import json
 import shutil
 import sys
@@ -71,7 +72,7 @@ def fork(
     worlds: Root = DEFAULT_ROOT,
 ) -> None:
     """Begin a new branch where a branch stands, or at a snapshot. The walk there goes on as before."""
-    from server.stored_blocks import FolderLock  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
     from server.world_fork import fork_world  # noqa: PLC0415 - imports torch
 
     folder, card = _find(worlds, world)
@@ -87,17 +88,20 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Delete a world and all that it remembers."""
-    from server.stored_blocks import FolderLock  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
     from server.world_facts import facts_of, world_line  # noqa: PLC0415 - imports torch
+    from server.worlds import DELETED  # noqa: PLC0415 - imports torch
 
     folder, card = _find(worlds, world)
     if not yes:
         typer.echo(world_line(facts_of(folder, card)))
         typer.confirm("Delete this world? It cannot be brought back.", abort=True)
-    with _told(), FolderLock(folder, "deleted"):
-        gone = folder.with_name(f".deleted-{card.id}")
-        folder.rename(gone)  # from here on it is no world, whatever becomes of its files
-        shutil.rmtree(gone)
+    with _told(), _worlds(worlds).lock():
+        _worlds(worlds).sweep()
+        with FolderLock(folder, "deleted"):
+            gone = folder.with_name(f"{DELETED}{card.id}")
+            folder.rename(gone)  # from here on it is no world, whatever becomes of its files
+            shutil.rmtree(gone)
     typer.echo(f"world {card.name!r} is deleted")
 
 
@@ -110,9 +114,13 @@ def export_one(
 ) -> None:
     """Write a world into one file, for another machine or for safe keeping."""
     from server.export_world import export_world  # noqa: PLC0415 - imports torch
-    from server.stored_blocks import FolderLock  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
 
     folder, card = _find(worlds, world)
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        _refuse(
+            f"{file} cannot be a file: {'it is a folder' if file.is_dir() else 'its folder is not there'}.", EXIT_USAGE
+        )
     if file.exists() and not force:
         _refuse(f"{file} exists already. Name another file, or give --force to replace it.", EXIT_USAGE)
     started_s = time.monotonic()
@@ -150,7 +158,7 @@ def verify(
     json_wanted: AsJson = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Check every hash of the log, states, snapshots, thumbnails and blocks, and name what is damaged."""
-    from server.stored_blocks import FolderLock  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
     from server.world_check import check_world  # noqa: PLC0415 - imports torch
 
     found = [_find(worlds, world)] if world else [(worlds / card.id, card) for card in _worlds(worlds).cards()]
@@ -184,9 +192,16 @@ class _told:  # noqa: N801 - reads as a word of its with statement
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
         if isinstance(value, OSError):
-            _refuse(f"the disk failed: {value}")
+            _refuse(_disk_words(value))
         if isinstance(value, WorldFault | ValueError):
             _refuse(str(value))
+
+
+def _disk_words(error: OSError) -> str:
+    where = f" at {error.filename}" if error.filename else ""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    why = f"the disk is full{where}" if is_full else f"the disk said no{where}: {error.strerror or error}"
+    return f"{why}. It was not finished, and what was begun is taken back.{' Free some space.' if is_full else ''}"
 
 
 def _refuse(text: str, status: int = EXIT_FAULT) -> NoReturn:

@@ -62,7 +62,7 @@ async def test_a_snapshot_said_to_be_safe_survives_a_kill_and_a_branch_can_begin
         client = await WireClient.enter(url, world="attic")
         await walk(client, 30)
         await client.socket.send(pack(SnapshotRequest(name="door")))
-        while not (note := await client.next("snapshot", timeout_s=20.0)).durable:
+        while not (note := await client.next("snapshot", timeout_s=120.0)).durable:
             pass
         shown = await walk(client, 10)
         await stop(process, signal.SIGKILL)
@@ -79,7 +79,7 @@ async def test_two_players_walk_on_two_branches_of_one_world(tmp_path):
         one = await WireClient.enter(url, world="attic")
         await walk(one, 10)
         await one.socket.send(pack(SnapshotRequest(name="door")))
-        await one.next("snapshot", timeout_s=20.0)
+        await one.next("snapshot", timeout_s=120.0)
         two = await WireClient.enter(url, world="attic", at="door")
         frames = [(await one.next_frame(keys=1)).chunk for _ in range(10)]
         others = [(await two.next_frame(keys=4)).chunk for _ in range(10)]

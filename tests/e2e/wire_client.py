@@ -57,11 +57,14 @@ class WireClient:
 
     async def next(self, kind: str = "frame", timeout_s: float = 30.0) -> Any:
         """The next message of this kind; others are passed over."""
+        return await self.next_of(kind, timeout_s=timeout_s)
+
+    async def next_of(self, *kinds: str, timeout_s: float = 30.0) -> Any:
+        """The next message of one of these kinds."""
         async with asyncio.timeout(timeout_s):
-            while True:
-                message = await receive(self.socket)
-                if message.type == kind:
-                    return message
+            while (message := await receive(self.socket)).type not in kinds:
+                pass
+        return message
 
     async def next_frame(self, **fields: Any) -> Frame:
         """The next frame, acknowledged at once."""

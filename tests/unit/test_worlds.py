@@ -9,8 +9,9 @@ import torch
 
 from models.base import SavedState
 from server.faults import WorldFault
-from server.journal import Journal, Save, branch_record, head_record, snapshot_record
+from server.journal import Journal
 from server.moments import Moment
+from server.saves import Save, branch_record, head_record, snapshot_record
 from server.world_log import load_head, read_world_log
 from server.worlds import Worlds, token_hash
 from shared.pose import Pose
@@ -111,7 +112,7 @@ def test_a_damaged_card_is_refused_in_words(worlds):
 
 @pytest.mark.parametrize("name", ["", "../evil", "a/b", ".hidden", "x" * 65, "a\0b", "\n", "attic\n"])
 def test_names_that_are_no_labels_are_refused(worlds, name):
-    from server.worlds import check_name
+    from server.world_card import check_name
 
     with pytest.raises(WorldFault):
         check_name(name)
