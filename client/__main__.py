@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--mode", choices=("live", "exact"), default="live", help="live never waits for memory")
     parser.add_argument("--token", default=None, metavar="T", help="default: WORLDPAGER_TOKEN")
+    parser.add_argument("--starting", action="store_true", help="the server is being started: wait for it")
     parser.add_argument("--headless", action="store_true", help="no window: walk a route and report")
     parser.add_argument(
         "--route", default=None, metavar="NAME|FILE", help=f"walked by itself: {', '.join(SHIPPED)}, or a file"
@@ -108,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     given = _parser().parse_args(arguments)
     token = given.token if given.token is not None else os.environ.get("WORLDPAGER_TOKEN", "")
-    visit = Visit(given.url, given.world, given.seed, given.mode, token, given.at)
+    visit = Visit(given.url, given.world, given.seed, given.mode, token, given.at, given.starting)
     seconds = given.seconds or DEFAULT_SECONDS
     route_name = given.route or ("out-and-back" if given.headless else None)
     try:

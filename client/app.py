@@ -69,7 +69,9 @@ class App:
         finally:
             scene.close()
         entrance = scene.entrance
-        return None if entrance is None else replace(self._visit, world=entrance.world, at=entrance.at)
+        if entrance is None:
+            return None
+        return replace(self._visit, world=entrance.world, at=entrance.at, is_starting=False)  # it has answered
 
     def _play(self, window: Window, clock: pygame.time.Clock, visit: Visit) -> None:
         stage = Stage(window, visit, self._path, self._wishes.seconds, self._wishes.revisits)

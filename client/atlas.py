@@ -50,6 +50,7 @@ class Atlas:
         self.pose: Pose | None = None
         self.foreseen: Pose | None = None
         self.stats: Stats | None = None
+        self.chunk: int | None = None  # where the head stands: after a jump that is not the chunk of the stats
         self.moves: deque[Move] = deque(maxlen=_MAX_MOVES)
         self._totals: deque[tuple[float, int, int]] = deque(maxlen=128)
 
@@ -65,9 +66,14 @@ class Atlas:
 
     def learn(self, stats: Stats, now_s: float) -> None:
         """What the memory did for one more chunk."""
-        self.stats = stats
+        self.stats, self.chunk = stats, stats.chunk
         self.foreseen = Pose(*stats.foreseen) if stats.foreseen is not None else None
         self._totals.append((now_s, stats.fetched_bytes, stats.spilled_bytes))
+
+    @property
+    def is_recall_known(self) -> bool:
+        """Whether the stats are of the chunk where the head stands."""
+        return self.stats is not None and self.stats.chunk == self.chunk
 
     def stand(self, pose: Pose, chunk: int = 0) -> None:
         """The shown frame, of this chunk, was drawn from here."""
@@ -84,6 +90,7 @@ class Atlas:
 
     def jump(self, chunk: int) -> None:
         """The head went back to this chunk: its blocks are told anew, and the trail beyond it was not walked."""
+        self.chunk = chunk
         self.places.clear()
         self.moves.clear()
         self.foreseen = None

@@ -19,7 +19,7 @@ from shared.tiers import Tier
 COLUMN_PX = 304
 MARGIN_PX = 16
 _GAP_PX = 10
-_MAP_PX = 216
+_MAP_PX = 196
 _LINE_PX = 30  # of the compact HUD
 _PANEL_S = 0.15  # between two drawings of the panels
 _MAP_S = 0.1
@@ -122,9 +122,11 @@ class Hud:
         type_, stats = self.type_, walk.atlas.stats
         p50_ms, _ = walk.record.latency_lately_ms()
         stalls = stats.stalls if stats else 0
-        left = type_.text(f"{walk.record.fps_lately(now_s):.1f} fps · {ms_in_words(p50_ms)} ms to photon", 12, INK)
+        pace = f"{walk.record.fps_lately(now_s):.1f} fps · {ms_in_words(p50_ms)} ms to photon"
+        left = type_.text(pace if stats else panels.NOTHING_YET, 12, INK)
         told = [f"{mark.label}: {mark.value}" for mark in marks(walk.welcome, stats)]
-        right = type_.text(" · ".join([f"{stalls} stalls", *told]), 12, ALERT if stalls or told else DIM)
+        told = [f"{stalls} stall{'s' if stalls != 1 else ''}", *told] if stats else told
+        right = type_.text(" · ".join(told), 12, ALERT if stalls or len(told) > 1 else DIM)
         pad_px, bar_px, height_px = type_.px(12), type_.px(58), type_.px(_LINE_PX)
         width_px = left.get_width() + right.get_width() + 3 * (bar_px + pad_px) + 3 * pad_px
         at_x, at_y = type_.px(MARGIN_PX), type_.px(MARGIN_PX)

@@ -65,6 +65,7 @@ class Link:
         self._inputs = Inputs()
         self._stepping = stepper or Stepping()
         self._welcome: Welcome | None = None  # of this connection
+        self._has_met = False  # the server has answered once
         self._resume = ""
         self._world = self._branch = ""
         self._newest_id = -1
@@ -133,18 +134,26 @@ class Link:
                 self._say(Status(Phase.REFUSED, text=trouble.text, code=trouble.code))
                 await self._closing.wait()
                 return
-            wait_s = _BACKOFF_S[min(attempt, len(_BACKOFF_S)) - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+            step = 0 if self._is_starting else min(attempt, len(_BACKOFF_S)) - 1
+            wait_s = _BACKOFF_S[step] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
             self._say(Status(Phase.LOST, text=trouble.text, code=trouble.code, attempt=attempt, retry_s=wait_s))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), wait_s)
 
+    @property
+    def _is_starting(self) -> bool:
+        return self._visit.is_starting and not self._has_met
+
     def _say(self, status: Status) -> None:
+        if self._is_starting and status.phase is not Phase.REFUSED:
+            status = Status(Phase.STARTING)
         self.arrivals.put_news(replace(status, url=self._visit.url, has_walked=bool(self._world)))
 
     async def _visit_once(self) -> Trouble:
         """One connection, from its opening to its end; why it ended."""
         try:
             async with open_socket(self._visit) as socket:
+                self._has_met = True
                 await socket.send(pack(hello(self._visit, self._resume, self._world, self._branch)))
                 await self._converse(socket)
             return Trouble("The visit ended.")

@@ -34,12 +34,13 @@ _LEGEND = (
     "Threads lead to the blocks that this picture was drawn with. Yellow: bookmarks.",
     "stalls: waits for memory above 0.5 ms. stale recalls: chunks drawn with another set",
     "than was wanted. lost: blocks that no tier could take in time. missed: copies that",
-    "were damaged, failed or late.",
+    "were damaged, failed or late. Under RECALLED NOW stand blocks by number, and the tier",
+    "where each was found when it was first wanted.",
 )
 
 
-def draw_card(target: pygame.Surface, type_: Type, card: Card, now_s: float, *, is_busy: bool) -> None:
-    """A card in the middle over a dimmed picture; `is_busy` moves three dots behind the title."""
+def draw_card(target: pygame.Surface, type_: Type, card: Card, now_s: float) -> None:
+    """A card in the middle over a dimmed picture."""
     target.blit(_veil(target.get_size()), (0, 0))
     width_px = min(type_.px(_CARD_PX), target.get_width() - type_.px(32))
     pad_px, line_px = type_.px(28), type_.px(_LINE_PX)
@@ -49,7 +50,7 @@ def draw_card(target: pygame.Surface, type_: Type, card: Card, now_s: float, *, 
     place = pygame.Rect(0, 0, width_px, height_px)
     place.center = target.get_rect().center
     target.blit(slab(width_px, height_px, type_.px(14), PANEL, 236, TROUGH), place)
-    dots = "." * (int(now_s * 2.0) % 4) if is_busy else ""
+    dots = "." * (int(now_s * 2.0) % 4) if card.is_busy else ""
     target.blit(
         type_.text(card.title + dots, 21, INK, bold=True), (place.left + pad_px, place.top + pad_px - type_.px(4))
     )

@@ -11,6 +11,9 @@ from shared.tiers import Tier
 ROW_PX = 46
 STRIP_PX = 12
 HEAD_PX = 24
+CAPTION_PX = 18  # below the chips
+NOTHING_YET = "waiting for the first chunk"
+_CAPTION = "#number of a block · where it was found"
 _CHIPS = 4
 _CHIP_ROWS = 2
 _LEAST_PX = 3
@@ -39,35 +42,34 @@ def strip_rect(type_: Type, tier: Tier, width_px: int) -> pygame.Rect:
 
 def memory_height(type_: Type) -> int:
     """The height of the memory panel; it does not change with what is recalled."""
-    return type_.px(14 + HEAD_PX + 3 * ROW_PX + HEAD_PX + 40 + 14)
+    return type_.px(14 + HEAD_PX + 3 * ROW_PX + HEAD_PX + 40 + CAPTION_PX + 12)
 
 
 def memory(type_: Type, width_px: int, atlas: Atlas) -> pygame.Surface:
     """The three tiers and the recall of the last chunk."""
     surface = panel(type_, width_px, memory_height(type_))
     stats = atlas.stats
-    heading(surface, type_, type_.px(13), "MEMORY", f"chunk {stats.chunk}" if stats else "")
+    heading(surface, type_, type_.px(13), "MEMORY", NOTHING_YET if atlas.chunk is None else f"chunk {atlas.chunk}")
     for tier in Tier:
-        state = (
-            stats.tiers[tier]
-            if stats and tier < len(stats.tiers)
-            else TierState(blocks=0, used_bytes=0, budget_bytes=0)
-        )
-        _draw_tier(surface, type_, tier, state, atlas)
-    _draw_recall(surface, type_, stats)
+        known = stats is not None and tier < len(stats.tiers)
+        _draw_tier(surface, type_, tier, stats.tiers[tier] if stats is not None and known else None, atlas)
+    _draw_recall(surface, type_, atlas)
     return surface
 
 
-def _draw_tier(surface: pygame.Surface, type_: Type, tier: Tier, state: TierState, atlas: Atlas) -> None:
+def _draw_tier(surface: pygame.Surface, type_: Type, tier: Tier, state: TierState | None, atlas: Atlas) -> None:
+    """`state` is None before the first chunk: an empty strip, and no figures that nobody has measured."""
     strip = strip_rect(type_, tier, surface.get_width())
     text_top = strip.top - type_.px(18)
     name = type_.text(tier.name, 13, ACCENT[tier], bold=True)
     surface.blit(name, (strip.left, text_top))
+    surface.blit(slab(strip.width, strip.height, type_.px(3), TROUGH, 255), strip)
+    if state is None:
+        return
     blocks = type_.text(_counted(state.blocks), 12, INK)
     surface.blit(blocks, (strip.left + type_.px(48), text_top))
     size = type_.text(f"{bytes_in_words(state.used_bytes)} / {bytes_in_words(state.budget_bytes)}", 12, DIM)
     surface.blit(size, (strip.right - size.get_width(), text_top))
-    surface.blit(slab(strip.width, strip.height, type_.px(3), TROUGH, 255), strip)
     if state.used_bytes:
         share = fill_share(state.used_bytes, state.budget_bytes)
         fill_px = max(type_.px(_LEAST_PX), round(strip.width * share))  # a few blocks of many are seen, too
@@ -87,7 +89,7 @@ def _draw_cells(surface: pygame.Surface, type_: Type, strip: pygame.Rect, fill_p
 
 def _draw_recalled_cells(surface: pygame.Surface, type_: Type, filled: pygame.Rect, tier: Tier, atlas: Atlas) -> None:
     """The blocks of the recall that lie in this tier now shine."""
-    recalled = set(atlas.stats.recalled) if atlas.stats else set[int]()
+    recalled = set(atlas.stats.recalled) if atlas.stats and atlas.is_recall_known else set[int]()
     here = [place.block_id for place in atlas.places.values() if place.tier == tier]
     width_px = max(type_.px(3), filled.width // max(1, len(here)) - type_.px(1))
     for rank, block_id in enumerate(here):
@@ -96,15 +98,13 @@ def _draw_recalled_cells(surface: pygame.Surface, type_: Type, filled: pygame.Re
             surface.fill(INK, pygame.Rect(left_px, filled.top, min(width_px, filled.right - left_px), filled.height))
 
 
-def _draw_recall(surface: pygame.Surface, type_: Type, stats: Stats | None) -> None:
+def _draw_recall(surface: pygame.Surface, type_: Type, atlas: Atlas) -> None:
     top_px = type_.px(14 + HEAD_PX + 3 * ROW_PX)
+    stats = atlas.stats if atlas.is_recall_known else None
+    remark, is_bad = _recall_in_words(stats)
+    heading(surface, type_, top_px, "RECALLED NOW", remark, ALERT if is_bad else DIM)
     recalled = list(zip(stats.recalled, stats.recalled_tiers, strict=False)) if stats else []
-    is_stale = stats is not None and stats.stale
     shown = recalled[: _CHIPS * _CHIP_ROWS]
-    is_off = stats is not None and not stats.recalls
-    none = "switched off" if is_off else "nothing old in view"
-    remark = "stale" if is_stale else _counted(len(recalled)) if recalled else none
-    heading(surface, type_, top_px, "RECALLED NOW", remark, ALERT if is_stale or is_off else DIM)
     gap_px, pad_px = type_.px(6), type_.px(14)
     rows = _CHIP_ROWS if len(shown) > _CHIPS else 1
     width_px = (surface.get_width() - 2 * pad_px - (_CHIPS - 1) * gap_px) // _CHIPS
@@ -115,6 +115,21 @@ def _draw_recall(surface: pygame.Surface, type_: Type, stats: Stats | None) -> N
             top_px + type_.px(HEAD_PX - 2) + (index // _CHIPS) * (height_px + type_.px(3)),
         )
         _draw_chip(surface, type_, pygame.Rect(at, (width_px, height_px)), block_id, tier_of(tier_number))
+    if shown:
+        caption = type_.text(_CAPTION, 10.5, DIM)
+        surface.blit(caption, (pad_px, surface.get_height() - type_.px(CAPTION_PX + 6)))
+
+
+def _recall_in_words(stats: Stats | None) -> tuple[str, bool]:
+    """What the last chunk was drawn with, and whether that is worth a look. None: no chunk was drawn here yet."""
+    if stats is None:
+        return ("with the next chunk", False)
+    if not stats.recalls:
+        return ("switched off", True)
+    if stats.stale:
+        here = len(set(stats.wanted) & set(stats.recalled))
+        return (f"stale: {here} of {len(stats.wanted)} wanted", True)
+    return (_counted(len(stats.recalled)) if stats.recalled else "nothing old in view", False)
 
 
 def _draw_chip(surface: pygame.Surface, type_: Type, place: pygame.Rect, block_id: int, tier: Tier | None) -> None:

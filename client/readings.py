@@ -6,6 +6,7 @@ from client.atlas import Atlas
 from client.report import Record
 from shared.protocol import RANDOM_WEIGHTS, Stats, Welcome
 
+NOT_MEASURED = "-"
 _STALE_WORRY = 0.1
 
 
@@ -32,7 +33,7 @@ def bytes_in_words(num_bytes: float) -> str:
 def ms_in_words(value_ms: float | None) -> str:
     """Milliseconds without needless digits; a hyphen when nothing was measured."""
     if value_ms is None:
-        return "-"
+        return NOT_MEASURED
     return f"{value_ms:.0f}" if value_ms >= 9.5 or value_ms == 0.0 else f"{value_ms:.2g}"
 
 
@@ -58,10 +59,11 @@ def readings(record: Record, atlas: Atlas, rtt_ms: float | None, now_s: float) -
     stats = atlas.stats
     p50_ms, p95_ms = record.latency_lately_ms()
     fetch, spill = atlas.rates(now_s)
+    latency = f"{ms_in_words(p50_ms)} · p95 {ms_in_words(p95_ms)} ms"
     first = [
-        Reading("frames/s", f"{record.fps_lately(now_s):.1f}"),
-        Reading("input→photon", f"{ms_in_words(p50_ms)} · p95 {ms_in_words(p95_ms)} ms"),
-        Reading("round trip", f"{ms_in_words(rtt_ms)} ms"),
+        Reading("frames/s", NOT_MEASURED if record.first_s is None else f"{record.fps_lately(now_s):.1f}"),
+        Reading("input→photon", NOT_MEASURED if p50_ms is None else latency),
+        Reading("round trip", NOT_MEASURED if rtt_ms is None else f"{ms_in_words(rtt_ms)} ms"),
     ]
     if stats is None:
         return first

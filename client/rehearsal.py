@@ -154,7 +154,7 @@ class Rehearsal:
             await _send(socket, Error(code=code, text=f"refused with {code}", fatal=True))
             return
         for share in (0.0, 0.5, 0.9) if self._play.loading_s else ():
-            await _send(socket, Loading(stage="Loading the weights", share=share))
+            await _send(socket, Loading(stage="loading the weights", share=share))
             await asyncio.sleep(self._play.loading_s / 3.0)
         resumed = hello.resume in self._visitors
         visitor = self._visitors.get(hello.resume, _Visitor())

@@ -179,10 +179,10 @@ class Stage:
             pose = self.walk.atlas.pose
             guide = self.meter.guide(pose) if pose is not None else None
             self.revisit.draw(target, type_, self.meter, guide, now_s)
-        card = card_for(self.walk.status, now_s - self.walk.status_s)
-        if card is not None and now_s - self.walk.status_s > _QUIET_S:
-            is_busy = self.walk.status.phase in (Phase.CONNECTING, Phase.LOADING)
-            overlay.draw_card(target, type_, card, now_s, is_busy=is_busy)
+        status, age_s = self.walk.status, now_s - self.walk.status_s
+        card = card_for(status, age_s)
+        if card is not None and (age_s > _QUIET_S or status.phase in (Phase.STARTING, Phase.LOADING)):
+            overlay.draw_card(target, type_, card, now_s)
         elif self.helps:
             overlay.draw_help(target, type_)
         else:

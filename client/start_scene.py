@@ -29,7 +29,7 @@ class StartScene:
 
     def __init__(self, visit: "Visit", now_s: float) -> None:
         self.entrance: Entrance | None = None
-        self._url = visit.url
+        self._url, self._is_starting = visit.url, visit.is_starting
         self._listing = Listing(visit.url, visit.token)
         self._start: Start | None = None
         self._places = Places()
@@ -83,10 +83,10 @@ class StartScene:
     def _draw_waiting(self, target: pygame.Surface, type_: Type, now_s: float) -> None:
         """A card, unless the answer comes at once."""
         target.fill(BACKDROP)
-        status = Status(Phase.CONNECTING, self._url)
-        if silence := self._listing.silence:
+        status = Status(Phase.STARTING if self._is_starting else Phase.CONNECTING, self._url)
+        if (silence := self._listing.silence) and not self._is_starting:
             text = silence if silence.endswith(".") else f"{silence}."
             status = Status(Phase.LOST, self._url, text, attempt=self._listing.attempts, retry_s=AGAIN_S)
         card = card_for(status, AGAIN_S)
         if card is not None and now_s - self._begun_s > _QUIET_S:
-            overlay.draw_card(target, type_, card, now_s, is_busy=not self._listing.silence)
+            overlay.draw_card(target, type_, card, now_s)

@@ -7,6 +7,7 @@ from enum import Enum, auto
 class Phase(Enum):
     """The stages of a visit; from LOST it goes back to CONNECTING by itself, from REFUSED it does not."""
 
+    STARTING = auto()  # the server was started together with this client, and does not answer yet
     CONNECTING = auto()
     LOADING = auto()
     WALKING = auto()
@@ -38,13 +39,18 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What is written over the picture: what happened, what it means, what to do; `share` draws a bar."""
+    """What is written over the picture: what happened, what it means, what to do.
+
+    `share` draws a bar; `is_busy` moves dots behind the title, for what ends by itself.
+    """
 
     title: str
     lines: tuple[str, ...] = ()
     share: float | None = None
+    is_busy: bool = False
 
 
+_FIRST_STAGE = "It loads its libraries: a few seconds, and longer the first time or on a busy machine."
 _REFUSALS: dict[str, tuple[str, str]] = {  # codes of docs/protocol.md, and those of wire.py
     "version": (
         "Client and server do not fit together",
@@ -107,9 +113,12 @@ def card_for(status: Status, waited_s: float = 0.0) -> Card | None:
     if status.phase is Phase.WALKING:
         return None
     if status.phase is Phase.CONNECTING:
-        return Card("Connecting", (status.url,))
+        return Card("Connecting", (status.url,), is_busy=True)
+    if status.phase is Phase.STARTING:
+        return Card("Starting the server", (_FIRST_STAGE,), 0.0, is_busy=True)
     if status.phase is Phase.LOADING:
-        return Card("Getting ready", (status.text or "The server is loading its model.",), status.share)
+        stage = status.text or "loading its model"
+        return Card("Getting ready", (f"The server is {stage}.",), status.share, is_busy=True)
     if status.phase is Phase.REFUSED:
         title, advice = _REFUSALS.get(status.code, ("The server refused this visit", ""))
         return Card(title, (status.text, advice))

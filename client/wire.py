@@ -28,6 +28,7 @@ class Visit:
     mode: Mode = "live"
     token: str = field(default="", repr=False)
     at: str = ""  # branch or snapshot to enter at
+    is_starting: bool = False  # the server was started together with this client: it may not answer for a while
 
     @property
     def codec(self) -> Codec:

@@ -178,7 +178,10 @@ class Connection:
             await self._send_replies()
         opening = asyncio.ensure_future(asyncio.to_thread(self._door.open, hello, self._wake))
         try:
-            return await asyncio.shield(opening)
+            while not (await asyncio.wait({opening}, timeout=LOADING_EVERY_S))[0]:  # which does not cancel it
+                await self._send(Loading(stage="opening your world", share=1.0))
+                await self._send_replies()
+            return opening.result()
         except asyncio.CancelledError:
             opening.add_done_callback(_leave_unused)  # the client left while its world was being opened
             raise
@@ -251,7 +254,9 @@ class Connection:
             self._changed.clear()  # before looking: what comes after this is seen in the next round
             await self._send_replies()
             for note in seat.take_notes():
-                await self._send_note(note)
+                if isinstance(note, Error) and note.fatal:
+                    raise ProtocolError(note.code, note.text)
+                await self._send(note)
             frame, wait_s = seat.outbox.pull(self._clock())
             if frame is None:
                 await self._wait(wait_s)
@@ -260,11 +265,6 @@ class Connection:
                 self._bucket.give()  # a model may draw more than MESSAGES_PER_S frames a second
                 self._traffic.frames.inc()
                 self._traffic.frame_bytes.inc(len(frame.data))
-
-    async def _send_note(self, note: Message) -> None:
-        if isinstance(note, Error) and note.fatal:
-            raise ProtocolError(note.code, note.text)
-        await self._send(note)
 
     async def _send_replies(self) -> None:
         while self._replies:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,30 @@ def test_loading_stages_arrive_before_the_welcome() -> None:
     phases = [one.phase for one in news if isinstance(one, Status)]
     assert phases == [Phase.CONNECTING, Phase.LOADING, Phase.LOADING, Phase.LOADING, Phase.WALKING]
     assert any(isinstance(one, Welcome) for one in news)
+
+
+def test_a_server_that_is_still_being_started_is_waited_for_without_alarm() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    link = Link(Visit(f"ws://127.0.0.1:{port}/ws", is_starting=True))
+    link.start()
+    before = collect(link, 1.0)
+    with Rehearsal(replace(FAST, port=port)):
+        after = collect_until(link, Phase.WALKING)
+    after += collect_until(link, Phase.LOST)
+    link.close()
+    assert {one.phase for one in before if isinstance(one, Status)} == {Phase.STARTING}
+    assert any(isinstance(one, Welcome) for one in after)
+
+
+def collect_until(link: Link, phase: Phase) -> list[News]:
+    """All news until the link is in this phase."""
+    news: list[News] = []
+    until_s = time.perf_counter() + 60.0
+    while not any(isinstance(one, Status) and one.phase is phase for one in news):
+        assert time.perf_counter() < until_s, news
+        news += collect(link, 0.02)
+    return news
 
 
 def test_the_player_pauses_the_world() -> None:

@@ -1,6 +1,7 @@
 """Hands, HUD and cards on SDL's dummy driver: what a player's events do, and what is drawn where."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from PIL import Image
 
 from client import overlay
+from client.atlas import Atlas
 from client.deeds import Deeds
 from client.flights import Flights
 from client.hud import Hud, HudMode
@@ -31,7 +33,7 @@ from client.screen import Screen, letterbox
 from client.start import Start
 from client.start_view import StartView, start_scale
 from client.status import Card
-from client.theme import ACCENT, BACKDROP, Type, scale_for
+from client.theme import ACCENT, BACKDROP, Colour, Type, scale_for
 from client.tree_view import TreeView
 from client.walk import Walk
 from client.window import display_fault, first_size
@@ -272,6 +274,59 @@ def test_a_single_block_of_a_large_tier_is_seen(window: pygame.Surface) -> None:
         assert max(red, green, blue) > 150
 
 
+class Words(Type):
+    """A type that remembers what was written with it."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.written: list[str] = []
+
+    def text(self, words: str, size: float, colour: Colour, *, bold: bool = False) -> pygame.Surface:
+        self.written.append(words)
+        return super().text(words, size, colour, bold=bold)
+
+
+@pytest.mark.parametrize("mode", [HudMode.FULL, HudMode.COMPACT])
+def test_before_the_first_chunk_the_hud_says_what_it_waits_for_and_no_figure(
+    window: pygame.Surface, mode: HudMode
+) -> None:
+    walk, type_ = walk_with_memory(), Words()
+    walk.atlas = Atlas()
+    Hud(type_, mode).draw(window, walk, 10.0)
+    assert "waiting for the first chunk" in type_.written
+    figures = [words for words in type_.written if re.search(r"\d", words) and "seeded" not in words]
+    assert figures in ([], ["1 m"])  # the scale of the map
+
+
+def test_while_rewinding_the_hud_tells_the_chunk_where_one_stands_and_no_recall_of_another(
+    window: pygame.Surface,
+) -> None:
+    walk = walk_with_memory()
+    walk.link.arrivals.put_news(HeadNote(branch="main", moment=4, chunk=4, why="rewind"))
+    walk.update(1.0)
+    type_ = Words()
+    memory(type_, 304, walk.atlas)
+    assert "chunk 4" in type_.written
+    assert "with the next chunk" in type_.written
+    assert "#9" not in type_.written
+    stats = walk.atlas.stats
+    assert stats is not None
+    walk.atlas.learn(stats.model_copy(update={"chunk": 5}), 2.0)
+    type_ = Words()
+    memory(type_, 304, walk.atlas)
+    assert {"chunk 5", "#9"} <= set(type_.written)
+    assert any("number of a block" in words for words in type_.written)  # what #9 is
+
+
+def test_a_stale_recall_says_how_much_of_what_was_wanted_is_there(window: pygame.Surface) -> None:
+    walk, type_ = walk_with_memory(), Words()
+    stats = walk.atlas.stats
+    assert stats is not None
+    walk.atlas.learn(stats.model_copy(update={"wanted": [1, 2, 3], "recalled": [3, 8]}), 2.0)
+    memory(type_, 304, walk.atlas)
+    assert "stale: 1 of 3 wanted" in type_.written
+
+
 def test_v_without_a_comparison_says_what_to_do_and_changes_nothing() -> None:
     walk, revisit, meter = walk_with_memory(), RevisitView(), Meter()
     stage = SimpleNamespace(walk=walk, revisit=revisit, meter=meter)
@@ -301,7 +356,7 @@ def test_everything_fits_and_draws_at_every_size(size: tuple[int, int]) -> None:
     hud = Hud(type_)
     hud.draw(target, walk_with_memory(), 10.0)
     overlay.draw_help(target, type_)
-    overlay.draw_card(target, type_, Card("Getting ready", ("words " * 40,), 0.5), 1.0, is_busy=True)
+    overlay.draw_card(target, type_, Card("Getting ready", ("words " * 40,), 0.5, is_busy=True), 1.0)
     overlay.draw_hint(target, type_, overlay.CAPTURE_HINT, hud.free_area(size), at_top=False)
     overlay.draw_hint(target, type_, "words " * 40, hud.free_area(size), at_top=True)
     region = hud.moving_region(10.1)

@@ -150,7 +150,7 @@ def test_every_stage_tells_what_happened_and_what_to_do() -> None:
     refused = card_for(Status(Phase.REFUSED, url, "token missing", code="unauthorized"))
     lost = card_for(Status(Phase.LOST, url, "The connection broke.", attempt=2, retry_s=3.0, has_walked=True), 1.0)
     dead = card_for(Status(Phase.LOST, url, "Nothing listens there.", attempt=1, retry_s=0.2))
-    loading = card_for(Status(Phase.LOADING, url, "Compiling", share=0.4))
+    loading = card_for(Status(Phase.LOADING, url, "drawing first chunks", share=0.4))
     assert refused is not None
     assert "--token" in " ".join(refused.lines)
     assert lost is not None
@@ -159,6 +159,11 @@ def test_every_stage_tells_what_happened_and_what_to_do() -> None:
     assert "make serve" in " ".join(dead.lines)
     assert loading is not None
     assert loading.share == 0.4
+    assert loading.lines == ("The server is drawing first chunks.",)
+    starting = card_for(Status(Phase.STARTING, url))
+    assert starting is not None
+    assert starting.is_busy
+    assert "No server" not in starting.title
 
 
 def test_a_pause_says_why() -> None:
