@@ -51,7 +51,7 @@ def _subject(figures: Mapping[str, Any], *, is_default: bool) -> str:
 def _tiers(figures: Mapping[str, Any]) -> str:
     """The table, and what its columns mean."""
     spill, stored, budgets = figures["spill_chunk"], figures["stored_chunks"], figures["budgets"]
-    rows = [_HEAD]
+    rows: list[tuple[str, ...]] = [_HEAD]
     for name, budget, raw, encoded in _TIERS:
         cells = [f"{kept[key]:,}" if key else "-" for kept in (spill, stored) for key in (raw, encoded)]
         rows.append((name, in_words(budgets[budget]), *cells))
