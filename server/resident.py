@@ -12,6 +12,7 @@ from pathlib import Path
 from models.base import WorldModel
 from server.compress import compress
 from server.faults import Refused
+from server.moments import NO_MOMENT
 from server.outbox import Outbox
 from server.pager.pager import Pager
 from server.seat import Seat
@@ -45,7 +46,7 @@ class Resident:
         self._folder = folder
         self.resume = secrets.token_urlsafe(24)
         self.saved_s = time.monotonic()
-        self._saved_moment = session.head.moment
+        self._saved_moment = NO_MOMENT  # with its token: until then only a clean stop would know its driver again
         self._frames_per_chunk = model.frames_per_chunk
         self._fps = model.fps
         self._poke = poke

@@ -11,6 +11,7 @@ from models.plain import PlainModel
 from server import record_log
 from server.faults import SnapshotFault
 from server.world_log import read_world_log
+from server.worlds import branch_of_token, token_hash
 from shared.controls import Controls, Key
 from shared.protocol import SnapshotRequest, pack
 from tests.e2e.whole_server import small_budgets, whole_server
@@ -121,6 +122,17 @@ def test_without_room_in_ram_and_on_disk_nothing_more_is_kept_and_the_player_is_
     disk.is_full = False
     until(lambda: door.head is None, session.settle)
     assert session.snapshot("window").name == "window"
+
+
+def test_a_driver_who_only_looked_around_him_is_known_again_after_a_kill(tmp_path):
+    """A clean stop saves his token; so does the first autosave, although he has not moved."""
+    model = PlainModel()
+    with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
+        drive.session.resume_hash = token_hash(drive.resident.resume)
+        drive.resident.save(time.monotonic())
+        assert drive.resident._save.result(HANGS_S)
+        log = read_world_log(tmp_path / drive.session.world)
+        assert branch_of_token(log, drive.resident.resume) == "main"
 
 
 async def test_a_player_hears_once_that_a_snapshot_is_not_on_the_disk_and_then_that_it_is(tmp_path, disk):
