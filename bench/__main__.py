@@ -8,6 +8,7 @@ BENCHES = {
     "codec": "int4: bits, error and speed against memcpy",
     "drift": "does a long walk keep its contrast, colour and detail?",
     "eviction": "what DRAM should forget: ours, LRU, FIFO and an oracle",
+    "film": "the README's picture and clip of a walk, by the real client",
     "identity": "is what was left and come back to the same, byte for byte?",
     "io": "the slab against fio and file formats",
     "model": "speed of a model, and what its memory costs",

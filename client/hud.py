@@ -8,10 +8,11 @@ from enum import Enum
 import pygame
 
 from client import panels
+from client.compact import LINE_PX, compact_line
 from client.flights import Flights, draw_flights
 from client.minimap import Minimap
-from client.readings import fill_share, marks, ms_in_words, readings
-from client.theme import ACCENT, ALERT, DIM, INK, PANEL, PANEL_ALPHA, TROUGH, Type, slab
+from client.readings import marks, readings
+from client.theme import Type
 from client.walk import Walk
 from shared.pose import Pose
 from shared.tiers import Tier
@@ -20,7 +21,6 @@ COLUMN_PX = 304
 MARGIN_PX = 16
 _GAP_PX = 10
 _MAP_PX = 196
-_LINE_PX = 30  # of the compact HUD
 _PANEL_S = 0.15  # between two drawings of the panels
 _MAP_S = 0.1
 
@@ -62,7 +62,7 @@ class Hud:
     def free_area(self, size: tuple[int, int]) -> pygame.Rect:
         """The part of a window of this size where the HUD never draws."""
         column_px = self.type_.px(COLUMN_PX + MARGIN_PX) if self.mode is HudMode.FULL else 0
-        line_px = self.type_.px(MARGIN_PX) + self.type_.px(_LINE_PX) if self.mode is HudMode.COMPACT else 0
+        line_px = self.type_.px(MARGIN_PX) + self.type_.px(LINE_PX) if self.mode is HudMode.COMPACT else 0
         return pygame.Rect(0, line_px, max(size[0] // 2, size[0] - column_px), size[1] - line_px)
 
     def moving_region(self, now_s: float) -> pygame.Rect | None:
@@ -78,7 +78,8 @@ class Hud:
         if walk.welcome is None or self.mode is HudMode.OFF:
             return
         if self.mode is HudMode.COMPACT:
-            self._draw_compact(target, walk, now_s)
+            margin_px = self.type_.px(MARGIN_PX)
+            target.blit(compact_line(self.type_, walk, now_s), (margin_px, margin_px))
         else:
             self._draw_full(target, walk, now_s)
 
@@ -103,7 +104,10 @@ class Hud:
         target.blit(self._map_panel, (left_px, margin_px))
         for panel, at in self._panels:
             target.blit(panel, at)
-        draw_flights(target, type_, self._flights.under_way(now_s), self._strips, now_s)
+        if flights := self._flights.under_way(now_s):
+            draw_flights(target, type_, flights, self._strips, now_s)
+            for tier, strip in self._strips.items():  # once more: what flies hides no figure
+                panels.draw_tier_words(target, type_, strip, tier, panels.state_of(walk.atlas.stats, tier))
 
     def _render_map(self, walk: Walk, width_px: int, now_s: float) -> pygame.Surface:
         """The map in its panel, with the number of blocks and what rings mean."""
@@ -116,30 +120,3 @@ class Hud:
         view = self._map.render(type_, width_px - 2 * pad_px, type_.px(_MAP_PX), atlas, self.marks, now_s)
         surface.blit(view, (pad_px, head_px))
         return surface
-
-    def _draw_compact(self, target: pygame.Surface, walk: Walk, now_s: float) -> None:
-        """One line at the top left: frames a second, latency, how full the tiers are, stalls."""
-        type_, stats = self.type_, walk.atlas.stats
-        p50_ms, _ = walk.record.latency_lately_ms()
-        stalls = stats.stalls if stats else 0
-        pace = f"{walk.record.fps_lately(now_s):.1f} fps · {ms_in_words(p50_ms)} ms to photon"
-        left = type_.text(pace if stats else panels.NOTHING_YET, 12, INK)
-        told = [f"{mark.label}: {mark.value}" for mark in marks(walk.welcome, stats)]
-        told = [f"{stalls} stall{'s' if stalls != 1 else ''}", *told] if stats else told
-        right = type_.text(" · ".join(told), 12, ALERT if stalls or len(told) > 1 else DIM)
-        pad_px, bar_px, height_px = type_.px(12), type_.px(58), type_.px(_LINE_PX)
-        width_px = left.get_width() + right.get_width() + 3 * (bar_px + pad_px) + 3 * pad_px
-        at_x, at_y = type_.px(MARGIN_PX), type_.px(MARGIN_PX)
-        target.blit(slab(width_px, height_px, type_.px(8), PANEL, PANEL_ALPHA, TROUGH), (at_x, at_y))
-        middle_px = at_y + height_px // 2
-        target.blit(left, left.get_rect(midleft=(at_x + pad_px, middle_px)))
-        x_px = at_x + left.get_width() + 2 * pad_px
-        for tier in Tier:
-            state = stats.tiers[tier] if stats and tier < len(stats.tiers) else None
-            bar = pygame.Rect(x_px, middle_px - type_.px(3), bar_px, type_.px(6))
-            target.blit(slab(bar.width, bar.height, type_.px(3), TROUGH, 255), bar)
-            if state and state.used_bytes:
-                fill_px = max(bar.height, round(bar_px * fill_share(state.used_bytes, state.budget_bytes)))
-                target.blit(slab(fill_px, bar.height, type_.px(3), ACCENT[tier], 235), bar)
-            x_px += bar_px + pad_px
-        target.blit(right, right.get_rect(midleft=(x_px, middle_px)))

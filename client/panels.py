@@ -51,26 +51,35 @@ def memory(type_: Type, width_px: int, atlas: Atlas) -> pygame.Surface:
     stats = atlas.stats
     heading(surface, type_, type_.px(13), "MEMORY", NOTHING_YET if atlas.chunk is None else f"chunk {atlas.chunk}")
     for tier in Tier:
-        known = stats is not None and tier < len(stats.tiers)
-        _draw_tier(surface, type_, tier, stats.tiers[tier] if stats is not None and known else None, atlas)
+        _draw_tier(surface, type_, tier, state_of(stats, tier), atlas)
     _draw_recall(surface, type_, atlas)
     return surface
+
+
+def state_of(stats: Stats | None, tier: Tier) -> TierState | None:
+    """A tier's figures; None before the first chunk."""
+    return stats.tiers[tier] if stats is not None and tier < len(stats.tiers) else None
+
+
+def draw_tier_words(
+    surface: pygame.Surface, type_: Type, strip: pygame.Rect, tier: Tier, state: TierState | None
+) -> None:
+    """Above its strip: the tier's name, and its figures once there are any."""
+    top_px = strip.top - type_.px(18)
+    surface.blit(type_.text(tier.name, 13, ACCENT[tier], bold=True), (strip.left, top_px))
+    if state is None:
+        return
+    surface.blit(type_.text(_counted(state.blocks), 12, INK), (strip.left + type_.px(48), top_px))
+    size = type_.text(f"{bytes_in_words(state.used_bytes)} / {bytes_in_words(state.budget_bytes)}", 12, DIM)
+    surface.blit(size, (strip.right - size.get_width(), top_px))
 
 
 def _draw_tier(surface: pygame.Surface, type_: Type, tier: Tier, state: TierState | None, atlas: Atlas) -> None:
     """`state` is None before the first chunk: an empty strip, and no figures that nobody has measured."""
     strip = strip_rect(type_, tier, surface.get_width())
-    text_top = strip.top - type_.px(18)
-    name = type_.text(tier.name, 13, ACCENT[tier], bold=True)
-    surface.blit(name, (strip.left, text_top))
+    draw_tier_words(surface, type_, strip, tier, state)
     surface.blit(slab(strip.width, strip.height, type_.px(3), TROUGH, 255), strip)
-    if state is None:
-        return
-    blocks = type_.text(_counted(state.blocks), 12, INK)
-    surface.blit(blocks, (strip.left + type_.px(48), text_top))
-    size = type_.text(f"{bytes_in_words(state.used_bytes)} / {bytes_in_words(state.budget_bytes)}", 12, DIM)
-    surface.blit(size, (strip.right - size.get_width(), text_top))
-    if state.used_bytes:
+    if state is not None and state.used_bytes:
         share = fill_share(state.used_bytes, state.budget_bytes)
         fill_px = max(type_.px(_LEAST_PX), round(strip.width * share))  # a few blocks of many are seen, too
         surface.blit(slab(fill_px, strip.height, type_.px(3), ACCENT[tier], 225), strip)

@@ -135,6 +135,8 @@ class Record:
     def fps_lately(self, now_s: float) -> float:
         """Frames a second over the last seconds: what the HUD shows."""
         recent = [time_s for time_s in self._recent_s if now_s - time_s <= _LATELY_S]
+        if len(recent) < 2 <= len(self._recent_s):  # slower than that: as long as the newest two took, or longer
+            return 1.0 / max(1e-6, now_s - self._recent_s[-2])
         if len(recent) < 2:
             return 0.0
         return (len(recent) - 1) / max(1e-6, max(recent[-1], now_s - 0.5) - recent[0])

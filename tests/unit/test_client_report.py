@@ -158,3 +158,12 @@ def test_a_server_with_random_weights_is_marked_in_words() -> None:
 def test_a_held_picture_is_said_to_be_held() -> None:
     (mark,) = marks(welcome(), stats(1, [], [], held=True))
     assert "held" in mark.value
+
+
+def test_a_frame_rate_below_one_in_three_seconds_is_no_zero_and_falls_while_nothing_comes() -> None:
+    record = Record()
+    assert record.fps_lately(1.0) == 0.0
+    for index in range(3):
+        record.shown(picture(index), None, 10.0 + 4.0 * index)
+    assert record.fps_lately(18.0) == pytest.approx(0.25)
+    assert record.fps_lately(34.0) == pytest.approx(0.05)
