@@ -49,6 +49,7 @@ class Reel:
     from_s: float
     hz: float
     stills: list[tuple[float, Image.Image]] = field(default_factory=list[tuple[float, Image.Image]])
+    fps: float = 0.0  # that the window showed
     best: Image.Image | None = None  # the newest with a whole recall, some of it from NVME
 
     def look(self, now_s: float, atlas: "Atlas", shot: Callable[[], Image.Image]) -> None:
@@ -77,12 +78,13 @@ def main(argv: Sequence[str]) -> int:
         reel = Reel(PICTURE_SIZE, options.seconds * (1.0 - PICTURE_SHARE), hz=1.0)
         film(walked, options.seconds, options.seed, reel)
         (reel.best or reel.stills[-1][1]).save(options.picture, optimize=True)
-        print(f"{options.picture}: {options.picture.stat().st_size:,} bytes")
+        print(f"{options.picture}: {reel.fps:.1f} frames a second, {options.picture.stat().st_size:,} bytes")
     if options.clip is not None:
         reel = Reel(CLIP_SIZE, LEAD_S, CLIP_HZ)
         film(and_a_look_around(walked), LEAD_S + CLIP_S, options.seed, reel, bookmark_s=LEAD_S + LOOK_S / 2.0)
         quality = write_clip(reel.stills, options.clip)
-        print(f"{options.clip}: {len(reel.stills)} stills, quality {quality}, {options.clip.stat().st_size:,} bytes")
+        size = options.clip.stat().st_size
+        print(f"{options.clip}: {reel.fps:.1f} frames a second, quality {quality}, {size:,} bytes")
     return 0
 
 
@@ -134,6 +136,7 @@ def _walk(visit: Visit, walked: Route, seconds: float, reel: Reel, bookmark_s: f
             if walked_s >= reel.from_s:
                 reel.look(now_s, stage.walk.atlas, lambda: _shot(window.target))
             clock.tick(60)
+        reel.fps = stage.walk.report().fps_shown or 0.0
     finally:
         stage.close(None)
         pygame.quit()

@@ -4,7 +4,7 @@ import pygame
 
 from client.panels import NOTHING_YET, state_of
 from client.readings import fill_share, marks, ms_in_words
-from client.theme import ACCENT, ALERT, DIM, INK, PANEL, PANEL_ALPHA, TROUGH, Type, slab
+from client.theme import ACCENT, ALERT, DIM, INK, LINE, PANEL, PANEL_ALPHA, TROUGH, Type, slab
 from client.walk import Walk
 from shared.protocol import TierState
 from shared.tiers import Tier
@@ -18,13 +18,15 @@ def compact_line(type_: Type, walk: Walk, now_s: float) -> pygame.Surface:
     """Frames a second, latency, how full each tier is, stalls, and what the player must know about the picture."""
     stats = walk.atlas.stats
     p50_ms, _ = walk.record.latency_lately_ms()
-    pace = f"{walk.record.fps_lately(now_s):.1f} fps · {ms_in_words(p50_ms)} ms to photon"
+    latency = "" if p50_ms is None else f" · {ms_in_words(p50_ms)} ms to photon"
+    pace = f"{walk.record.fps_lately(now_s):.1f} fps{latency}"
     pieces = [type_.text(pace if stats else NOTHING_YET, 12, INK)]
     pieces += [_tier(type_, tier, state_of(stats, tier)) for tier in Tier]
     if stats is not None:
         words = f"{stats.stalls} stall{'' if stats.stalls == 1 else 's'}"
         pieces.append(type_.text(words, 12, ALERT if stats.stalls else DIM))
-    pieces += [type_.text(f"{mark.label}: {mark.value}", 12, ALERT) for mark in marks(walk.welcome, stats)]
+    for mark in marks(walk.welcome, stats):
+        pieces.append(type_.text(f"{mark.label}: {mark.value}", 12, ALERT if mark.is_bad else INK))
     return _in_a_row(type_, pieces)
 
 
@@ -35,7 +37,7 @@ def _tier(type_: Type, tier: Tier, state: TierState | None) -> pygame.Surface:
     surface = pygame.Surface((name.get_width() + type_.px(_GAP_PX) + bar_px, name.get_height()), pygame.SRCALPHA)
     surface.blit(name, (0, 0))
     at = (name.get_width() + type_.px(_GAP_PX), (name.get_height() - height_px) // 2)
-    surface.blit(slab(bar_px, height_px, type_.px(3), TROUGH, 255), at)
+    surface.blit(slab(bar_px, height_px, type_.px(3), LINE, 255), at)
     if state is not None and state.used_bytes:
         fill_px = max(height_px, round(bar_px * fill_share(state.used_bytes, state.budget_bytes)))
         surface.blit(slab(fill_px, height_px, type_.px(3), ACCENT[tier], 235), at)

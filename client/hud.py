@@ -98,6 +98,8 @@ class Hud:
             numbers = panels.numbers(type_, width_px, lines)
             numbers_top_px = memory_top_px + memory.get_height() + gap_px
             self._panels = [(memory, (left_px, memory_top_px)), (numbers, (left_px, numbers_top_px))]
+            if numbers_top_px + numbers.get_height() > target.get_height():  # a small window: no half a panel
+                self._panels.pop()
             self._strips = {
                 tier: panels.strip_rect(type_, tier, width_px).move(left_px, memory_top_px) for tier in Tier
             }

@@ -4,7 +4,7 @@ import pygame
 
 from client.atlas import Atlas, tier_of
 from client.readings import Reading, bytes_in_words, fill_share
-from client.theme import ACCENT, ALERT, DIM, INK, PANEL, PANEL_ALPHA, TROUGH, Colour, Type, slab
+from client.theme import ACCENT, ALERT, DIM, INK, LINE, PANEL, PANEL_ALPHA, TROUGH, Colour, Type, slab
 from shared.protocol import Stats, TierState
 from shared.tiers import Tier
 
@@ -13,7 +13,7 @@ STRIP_PX = 12
 HEAD_PX = 24
 CAPTION_PX = 18  # below the chips
 NOTHING_YET = "waiting for the first chunk"
-_CAPTION = "#number of a block · where it was found"
+_CAPTION = "block number · where it was found"
 _CHIPS = 4
 _CHIP_ROWS = 2
 _LEAST_PX = 3
@@ -78,7 +78,7 @@ def _draw_tier(surface: pygame.Surface, type_: Type, tier: Tier, state: TierStat
     """`state` is None before the first chunk: an empty strip, and no figures that nobody has measured."""
     strip = strip_rect(type_, tier, surface.get_width())
     draw_tier_words(surface, type_, strip, tier, state)
-    surface.blit(slab(strip.width, strip.height, type_.px(3), TROUGH, 255), strip)
+    surface.blit(slab(strip.width, strip.height, type_.px(3), LINE, 255), strip)
     if state is not None and state.used_bytes:
         share = fill_share(state.used_bytes, state.budget_bytes)
         fill_px = max(type_.px(_LEAST_PX), round(strip.width * share))  # a few blocks of many are seen, too

@@ -24,15 +24,17 @@ MARK: Colour = (255, 214, 102)  # of bookmarks, wherever they are shown
 ACCENT: dict[Tier, Colour] = {Tier.GPU: (94, 224, 160), Tier.DRAM: (97, 170, 255), Tier.NVME: (245, 170, 92)}
 PANEL_ALPHA = 214
 
+MIN_SCALE = 0.92  # at which the usual text has its least size, so that it fits what is drawn around it
 BASE_WIDTH_PX, BASE_HEIGHT_PX = 1152, 768
 _ASSETS = Path(__file__).parent / "assets"
+MIN_TEXT_PX = 11
 _MAX_TEXTS = 768
 _SMOOTH = 3  # shapes are drawn this much larger and shrunk
 
 
 def scale_for(width_px: int, height_px: int) -> float:
-    """How large everything is drawn: 1 in the default window, about 2.8 on a 4K screen."""
-    return min(4.0, max(0.75, min(width_px / BASE_WIDTH_PX, height_px / BASE_HEIGHT_PX)))
+    """How large everything is drawn: 1 in the default window, about 2.8 on a 4K screen, never too small to be read."""
+    return min(4.0, max(MIN_SCALE, min(width_px / BASE_WIDTH_PX, height_px / BASE_HEIGHT_PX)))
 
 
 class Type:
@@ -49,7 +51,7 @@ class Type:
 
     def text(self, words: str, size: float, colour: Colour, *, bold: bool = False) -> pygame.Surface:
         """The words as a surface with a clear background."""
-        size_px = max(11, self.px(size))
+        size_px = max(MIN_TEXT_PX, self.px(size))
         key = (words, size_px, colour, bold)
         if key in self._texts:
             self._texts.move_to_end(key)

@@ -315,7 +315,7 @@ def test_while_rewinding_the_hud_tells_the_chunk_where_one_stands_and_no_recall_
     type_ = Words()
     memory(type_, 304, walk.atlas)
     assert {"chunk 5", "#9"} <= set(type_.written)
-    assert any("number of a block" in words for words in type_.written)  # what #9 is
+    assert any("block number" in words for words in type_.written)  # what #9 is
 
 
 def test_a_stale_recall_says_how_much_of_what_was_wanted_is_there(window: pygame.Surface) -> None:
