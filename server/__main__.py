@@ -7,6 +7,7 @@ torch is imported only once the settings are in order, so that --help and a wron
 import logging
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -132,7 +133,16 @@ def _run(loaded: Loaded) -> None:
         raise typer.Exit(EXIT_SETTINGS) from error
     if failure:
         typer.echo(f"The server stopped: {failure}", err=True)
-        raise typer.Exit(EXIT_FAULT)
+    _leave(EXIT_FAULT if failure else 0)
+
+
+def _leave(code: int) -> None:
+    """Exit; at once where the engine did not end in time: a half loaded model's threads abort an orderly exit."""
+    if any(thread.name == "engine" and thread.is_alive() for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    raise typer.Exit(code)
 
 
 def _start_engine(settings: Settings) -> "Engine":

@@ -30,6 +30,7 @@ NOTSENT_LOWAT_BYTES = 32_768
 DEAD_PEER_MS = 30_000
 MAX_CONNECTIONS = 256
 STOP_TIMEOUT_S = 12.0  # with uvicorn's 3 s inside the 20 s that systemd and Docker give
+STOP_LOADING_S = 0.5
 ANNOUNCE_EVERY_S = 0.1
 
 
@@ -49,7 +50,8 @@ def create_app(settings: Settings, engine: Door, rules: Rules | None = None) -> 
         try:
             yield
         finally:
-            await asyncio.to_thread(engine.stop, STOP_TIMEOUT_S)
+            is_loading = not (engine.is_ready or engine.failure)  # then there is nothing to save, and no end in sight
+            await asyncio.to_thread(engine.stop, STOP_LOADING_S if is_loading else STOP_TIMEOUT_S)
 
     # the interactive documentation loads scripts from elsewhere, which the content policy forbids
     app = FastAPI(title="WorldPager", lifespan=lifespan, docs_url=None, redoc_url=None)

@@ -89,6 +89,18 @@ def test_the_client_starts_beside_the_server_and_a_killed_server_is_started_agai
         os.kill(running["client"], 0)
 
 
+def test_a_server_that_is_stopped_while_it_loads_ends_at_once_and_without_a_word_of_its_libraries(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "server", "--model", "plain", "--port", "0", "--worlds", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        read_until(process, "^loading: ")
+        process.terminate()
+        said = process.communicate(timeout=HANGS_S)[0]
+    assert process.returncode == 0
+    assert [line for line in said.splitlines() if not line.startswith(("loading: ", "ready: "))] == []
+
+
 def test_a_server_that_cannot_start_ends_the_client_and_says_why() -> None:
     with playing(WORLDPAGER_GPU="much") as process:
         read_until(process, "WORLDPAGER_GPU")
