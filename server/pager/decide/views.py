@@ -16,7 +16,7 @@ HFOV_RAD = math.pi / 2
 REACH_M = 4.0
 STEP_M, STEP_RAD = 1.4, 0.31  # what a player walks and turns in a chunk, at most
 TURNS_RAD = (0.0, 0.3, 0.6, 0.95, 1.35, 1.8, 2.4, math.pi)  # to either side
-STEPS = ((0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (1.0, math.pi), (1.0, 0.5 * math.pi), (1.0, -0.5 * math.pi))
+STEPS = ((0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (1.0, math.pi), (1.0, 0.5 * math.pi), (1.0, -0.5 * math.pi))
 FARTHEST_WALK_RAD = 2.0  # who turns farther than this does so on the spot
 NEAR_M = 1.5  # a place is the same place within this
 M_PER_RAD = 2.0  # a radian of turning is as far as so many metres
@@ -24,7 +24,7 @@ RECENT = 4  # chunks that are too young to be a return
 NUM_PLACES, PLACE_CHUNKS = 3, 6  # earlier visits whose continuation is likely, and how far they are apart
 REPLAYED = np.concatenate([np.arange(1, 9), np.arange(10, 61, 2)])  # chunks of a continuation that are looked at
 RETRACED = np.arange(1, 61, 3)
-AROUND_CHUNKS, AGAIN_CHUNKS, BACK_CHUNKS = 4.0, 40.0, 20.0  # after which such a view is worth 1/e
+AROUND_CHUNKS, AGAIN_CHUNKS, BACK_CHUNKS = 2.5, 40.0, 20.0  # after which such a view is worth 1/e
 BACK_WORTH = 0.03  # of turning back where nothing speaks for it
 
 
