@@ -162,7 +162,7 @@ class Engine:
         resident = Resident(session, name, session.timeline.folder, setting.model, self._poked.set, self._post)
         if session.is_resumed:
             resident.resume = hello.resume
-        session.resume_hash = token_hash(resident.resume)
+        session.branch.resume_hash = token_hash(resident.resume)
         return resident, notes
 
     @property

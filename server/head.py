@@ -133,7 +133,7 @@ class Branch(KeptHead):
         self.start = start  # the moment at which it left another branch
         self.is_taken = False  # a session stands on it
         self.created_s = time.time()
-        self.resume_hash = b""  # of the token of whoever walked on it last
+        self.resume_hash = b""  # of the token of whoever walks here, or left the world from here
 
     @classmethod
     def at_rest(cls, name: str, kept: Kept, start: int, chunk_index: int, line: Line) -> "Branch":
@@ -141,7 +141,7 @@ class Branch(KeptHead):
         branch = cls.__new__(cls)
         KeptHead.__init__(branch, kept.moment, chunk_index, line, None, kept)
         branch.name, branch.start, branch.is_taken = name, start, False
-        branch.created_s, branch.resume_hash = kept.created_s, b""
+        branch.created_s, branch.resume_hash = kept.created_s, kept.resume_hash
         return branch
 
     def stand_at(self, head: Head) -> None:

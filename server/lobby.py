@@ -68,9 +68,15 @@ class Lobby:
     # ---- a world that is open ----
 
     def _join(self, hello: Hello, timeline: Timeline) -> Session:
-        kept = self._on_engine(lambda: timeline.place(hello.at))
+        kept, left = self._on_engine(lambda: (timeline.place(hello.at, hello.resume), timeline.left_by(hello.resume)))
         head = timeline.read(kept)
-        return self._on_engine(lambda: self._stand(timeline, kept, head, hello))
+
+        def stand() -> Session:
+            session = self._stand(timeline, kept, head, hello)
+            session.is_resumed = session.branch is left
+            return session
+
+        return self._on_engine(stand)
 
     def _stand(self, timeline: Timeline, kept: KeptHead, head: Head, hello: Hello) -> Session:
         """Engine thread."""

@@ -69,7 +69,6 @@ class Session:
         self.orders = Orders(setting.model.frames_per_chunk)
         self.mailbox = ControlsMailbox()
         self.is_resumed = False  # by the token of the driver who walked here before the world was closed
-        self.resume_hash = b""  # of the token with which its driver comes back
         self._setting = setting
         self._model = setting.model
         self._pager = setting.pager
@@ -183,7 +182,7 @@ class Session:
     def save(self) -> Future[bool]:
         """Make the head durable, in the background."""
         head = self.head
-        record = head_record(self.branch.name, head.moment, self.timeline.next_id, self.resume_hash)
+        record = head_record(self.branch.name, head.moment, self.timeline.next_id, self.branch.resume_hash)
         return self.journal.keep(Save(head.moment, self._model.dump(head.state), (record,), head.frame, head.block_ids))
 
     # ---- the timeline: O(1), except where a head must be drawn again ----
@@ -222,6 +221,7 @@ class Session:
         if branch.is_taken:
             raise SnapshotFault(f"somebody walks on branch {branch.name!r}: choose another one")
         head = self.timeline.head_of(branch)
+        branch.resume_hash, self.branch.resume_hash = self.branch.resume_hash, b""
         self.timeline.leave(self.branch)  # or it would be found where it was last saved
         self.leave_branch()
         self._take(branch)
@@ -237,7 +237,7 @@ class Session:
         """The session is over: its head is saved, its branch is free, nothing is kept for going back."""
         self.let_go()
         if self.timeline.is_kept(self.branch):
-            return self.save()
+            return self.timeline.write(self.branch)
         nothing: Future[bool] = Future()
         nothing.set_result(True)
         return nothing

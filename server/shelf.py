@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from server.head import KeptHead, Writer
 
 DEFAULT_BYTES = 256 << 20
+WAITING_BYTES = 64 << 20  # that may always wait for the disk beyond the budget
 MAX_WRITING = 8  # heads on their way to the disk at once
 
 
@@ -24,6 +25,11 @@ class Shelf:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is kept that the disk cannot have taken it as it came: RAM must not grow without bound."""
+        return self.used_bytes > self.budget_bytes + max(self.budget_bytes, WAITING_BYTES)
 
     def hold(self, kept: KeptHead, writer: Writer) -> None:
         """Count a kept head whose state is in RAM; the newest of all."""

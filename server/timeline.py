@@ -24,6 +24,7 @@ from server.scribe import Scribe
 from server.shelf import Shelf
 from server.world_card import check_name
 from server.world_log import load_head
+from server.worlds import is_token_of
 
 QUICK_KEPT = 8  # quick snapshots of a world; older ones are dropped
 MAX_BRANCHES = 65_536
@@ -120,16 +121,19 @@ class Timeline:
         self._news.append(made)
         return made
 
-    def place(self, at: str) -> Snapshot | Branch:
-        """Where somebody enters: the branch or snapshot of this name; without one, a branch on which nobody walks.
+    def left_by(self, resume: str) -> Branch | None:
+        """The branch from which the holder of this resume token left the world, while nobody walks on it."""
+        left = (branch for branch in self.branches.values() if branch.resume_hash and not branch.is_taken)
+        return next((branch for branch in left if resume and is_token_of(resume, branch.resume_hash)), None)
 
-        Raises SnapshotFault.
-        """
+    def place(self, at: str, resume: str = "") -> Snapshot | Branch:
+        """Where one enters: at this name; else on the branch that he left, or on a free one. Raises SnapshotFault."""
         if at in self.branches:
             return self.branches[at]
-        if at:
+        left = self.left_by(resume)
+        if at and (at in self.snapshots or left is None):
             return self.find(at)
-        free = next((branch for branch in reversed(self.branches.values()) if not branch.is_taken), None)
+        free = left or next((branch for branch in reversed(self.branches.values()) if not branch.is_taken), None)
         if free is None:
             raise SnapshotFault("somebody walks on every branch of this world: begin one of your own at a snapshot")
         return free
@@ -178,10 +182,11 @@ class Timeline:
         return self.snapshots[name]
 
     def _check_room(self) -> None:
-        if self.journal.fault and self.shelf.used_bytes > self.shelf.budget_bytes:
+        shelf, fault = self.shelf, self.journal.fault
+        if shelf.is_crowded or (fault and shelf.used_bytes > shelf.budget_bytes):
             raise SnapshotFault(
                 "there is no room to keep another moment: the RAM for it is full, and the disk does not take what is "
-                f"kept ({self.journal.fault}). Nothing was changed."
+                f"kept ({fault or 'it is slow'}). Nothing was changed."
             )
 
     def _check_free(self, name: str, taken: dict[str, Snapshot] | dict[str, Branch]) -> None:

@@ -45,5 +45,7 @@ def choose(living: Sequence[Resident], hello: Hello) -> Resident | None:
         return next((resident for resident in living if resident.session.branch.name == hello.at), None)
     if hello.role == "viewer":
         return next(iter(living), None)
+    if any(resident.session.timeline.left_by(hello.resume) for resident in living):
+        return None  # he goes on where he left, beside those who walk there
     free = (resident for resident in living if resident.session.show.driver is None)
     return next(free, next(iter(living), None))

@@ -226,15 +226,19 @@ def branch_of_token(log: WorldLog, token: str) -> str:
     """The branch on which the holder of a resume token walked last; empty when there is none."""
     if not token:
         return ""
-    digest = token_hash(token)
     newest = [heads[-1] for heads in log.heads.values() if heads]
-    his = [kept for kept in newest if hmac.compare_digest(kept.resume_hash, digest)]
+    his = [kept for kept in newest if is_token_of(token, kept.resume_hash)]
     return max(his, key=_saved_at).name if his else ""
 
 
 def token_hash(token: str) -> bytes:
     """What is kept of a resume token: enough to know it again, not enough to make it."""
     return hashlib.sha256(token.encode()).digest()
+
+
+def is_token_of(token: str, kept_hash: bytes) -> bool:
+    """Whether this is the token of which the hash was kept."""
+    return hmac.compare_digest(kept_hash, token_hash(token))
 
 
 def _newest_first(log: WorldLog, resumed: str) -> list[str]:

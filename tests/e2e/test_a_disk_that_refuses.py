@@ -128,7 +128,7 @@ def test_a_driver_who_only_looked_around_him_is_known_again_after_a_kill(tmp_pat
     """A clean stop saves his token; so does the first autosave, although he has not moved."""
     model = PlainModel()
     with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
-        drive.session.resume_hash = token_hash(drive.resident.resume)
+        drive.session.branch.resume_hash = token_hash(drive.resident.resume)
         drive.resident.save(time.monotonic())
         assert drive.resident._save.result(HANGS_S)
         log = read_world_log(tmp_path / drive.session.world)

@@ -29,13 +29,13 @@ def model():
 def walked(model, tmp_path_factory):
     root = tmp_path_factory.mktemp("walked") / "worlds"
     with start(model, small_budgets(model), root, seed=9, world="attic") as drive:
-        drive.session.resume_hash = token_hash("secret")
-        drive.walk(WALK, lambda: drive.pager.flush(5.0))
+        drive.session.branch.resume_hash = token_hash("secret")
+        drive.walk(WALK, lambda: drive.pager.flush(60.0))
         assert drive.session.snapshot("door").durable.result(10)
-        drive.walk(AWAY, lambda: drive.pager.flush(5.0))
+        drive.walk(AWAY, lambda: drive.pager.flush(60.0))
         drive.session.restore("door")
         drive.session.switch(drive.session.fork("cellar"))
-        drive.walk(BACK, lambda: drive.pager.flush(5.0))
+        drive.walk(BACK, lambda: drive.pager.flush(60.0))
     return root
 
 
