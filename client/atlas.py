@@ -88,11 +88,15 @@ class Atlas:
             self.trail[:half] = self.trail[:half:2]
             self._trail_chunks[:half] = self._trail_chunks[:half:2]
 
+    def forget_places(self) -> None:
+        """All blocks will be told anew."""
+        self.places.clear()
+        self.moves.clear()
+
     def jump(self, chunk: int) -> None:
         """The head went back to this chunk: its blocks are told anew, and the trail beyond it was not walked."""
         self.chunk = chunk
-        self.places.clear()
-        self.moves.clear()
+        self.forget_places()
         self.foreseen = None
         kept = sum(1 for walked in self._trail_chunks if walked <= chunk)
         del self.trail[kept:], self._trail_chunks[kept:]

@@ -118,7 +118,9 @@ class Record:
             self._latencies_ms.append((now_s - sent_s) * 1_000.0)
 
     def learn(self, stats: Stats) -> None:
-        """What the memory did for one more chunk."""
+        """What the memory did for one more chunk. Totals that fall are of a server that was started again."""
+        if stats.chunks < self._now.chunks:
+            self.new_session()
         self._now = _Totals(
             stats.stalls, stats.longest_wait_ms, stats.chunks, stats.stale_chunks, stats.lost, stats.missed
         )

@@ -140,7 +140,7 @@ def _draw_score(surface: pygame.Surface, type_: Type, pair: Pair, left_px: int, 
 def _draw_guide(target: pygame.Surface, type_: Type, guide: Guide) -> None:
     """A line with an arrow: where the bookmark lies from here."""
     degrees = round(math.degrees(guide.turn_rad))
-    turn = f"turn {abs(degrees)}° {'right' if degrees > 0 else 'left'}"
+    turn = f"turn {abs(degrees)}° {'right' if degrees > 0 else 'left'}" if abs(degrees) > 2 else "look as you do now"
     away = f"{guide.distance_m:.1f} m · there {turn}" if guide.distance_m > REACH_M else f"here · {turn}"
     name = type_.text(guide.bookmark.name, 14, MARK, bold=True)
     words = type_.text(away, 12, INK)

@@ -127,14 +127,19 @@ class Walk:
             self.tell(note.text, now_s)
 
     def _begin(self, welcome: Welcome, now_s: float) -> None:
-        """A connection stands. A session that was resumed goes on; a new one starts with an empty map."""
+        """A connection stands. A session that was resumed goes on; a new one starts with an empty map.
+
+        The frames of each connection have a time of their own: a server that was restarted counts from zero again.
+        """
         goes_on = welcome.resumed and self.welcome is not None and welcome.session == self.welcome.session
         self.paused_why = ""
         self.pauses.connected()
         self._notices.extend((now_s, note) for note in welcome.notes)
-        if not goes_on:
-            self._dropped_before += self._playout.dropped
-            self._playout = Playout(frame_s=1.0 / welcome.fps)
+        self._dropped_before += self._playout.dropped
+        self._playout = Playout(frame_s=1.0 / welcome.fps)
+        if goes_on:
+            self.atlas.forget_places()  # all are told anew
+        else:
             self.atlas = Atlas()
             self.record.new_session()
         self.welcome = welcome

@@ -160,6 +160,14 @@ def test_a_held_picture_is_said_to_be_held() -> None:
     assert "held" in mark.value
 
 
+def test_totals_that_fall_are_of_a_server_that_was_started_again_and_are_added() -> None:
+    record = Record()
+    record.learn(stats(40, [], [], stalls=2))
+    record.learn(stats(3, [], [], stalls=1))
+    report = record.report()
+    assert (report.chunks, report.stalls) == (43, 3)
+
+
 def test_a_frame_rate_below_one_in_three_seconds_is_no_zero_and_falls_while_nothing_comes() -> None:
     record = Record()
     assert record.fps_lately(1.0) == 0.0

@@ -457,6 +457,20 @@ def test_a_jump_leaves_nothing_of_the_old_place_and_cuts_the_trail() -> None:
     assert walk.due(2.1) is not None  # at once, without a cushion
 
 
+def test_a_server_that_was_started_again_counts_its_frames_from_zero_and_they_are_shown() -> None:
+    walk = walk_with_memory()
+    walk.link.arrivals.put_frame(replace(picture_of(b"", 90), pts_s=9.0), 1.0)
+    walk.update(1.0)
+    assert walk.due(2.0) is not None
+    assert walk.welcome is not None
+    walk.link.arrivals.put_news(walk.welcome.model_copy(update={"resumed": True}))
+    walk.link.arrivals.put_frame(replace(picture_of(b"", 89), pts_s=0.0), 5.0)
+    walk.update(5.0)
+    assert walk.due(6.0) is not None
+    assert not walk.atlas.places  # they are told anew
+    assert walk.atlas.trail
+
+
 def test_the_hud_says_that_recall_is_off() -> None:
     stats = walk_with_memory().atlas.stats
     assert stats is not None
