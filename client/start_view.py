@@ -118,7 +118,7 @@ class StartView:
             facts += [counted(len(world.branches), "branch")] if len(world.branches) > 1 else []
             facts += [counted(len(world.snapshots), "snapshot")] if world.snapshots else []
             title, lines = world.name, (" · ".join(facts), f"{'Continue · ' if index == 0 else ''}{played}")
-        left_px, top_px, width_px = place.left + type_.px(14), picture.bottom + type_.px(12), place.width - type_.px(28)
+        left_px, top_px, width_px = place.left + type_.px(12), picture.bottom + type_.px(12), place.width - type_.px(24)
         target.blit(_cut(type_, title, 15, INK, width_px, bold=True), (left_px, top_px))
         for row, line in enumerate(lines):
             tone = _CHOSEN if row == 1 and index == 0 and world is not None else DIM

@@ -60,7 +60,7 @@ class Paging:
             pager.commit(self.key(block), self.fresh(block))
             wait_for(lambda block=block: pager.tiers_of([self.key(block)])[0] or not flushes)
         if flushes:
-            assert pager.flush(10.0)
+            assert pager.flush(60.0)
 
     def parts(self, slot):
         return torch.cat([slot[part.offset : part.offset + part.num_bytes] for part in LAYOUT.sections])
@@ -75,17 +75,17 @@ class Paging:
     def is_right(self, lease):
         return all(torch.equal(self.parts(each.packed), self.encoded(each.key.block)) for each in lease.blocks)
 
-    def recall_exact(self, pager, blocks, head="h", timeout_s=10.0):
+    def recall_exact(self, pager, blocks, head="h", timeout_s=60.0):
         """Recalls, checks every byte, releases. Returns the blocks that came."""
         with pager.recall_exact(head, [self.key(block) for block in blocks], timeout_s) as lease:
             assert self.is_right(lease)
             return [key.block for key in lease.keys]
 
-    def wait_for(self, condition, timeout_s=10.0):
+    def wait_for(self, condition, timeout_s=60.0):
         wait_for(condition, timeout_s)
 
 
-def wait_for(condition, timeout_s=10.0):
+def wait_for(condition, timeout_s=60.0):
     until_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < until_s, "it never came about"

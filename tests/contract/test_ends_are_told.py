@@ -23,7 +23,7 @@ def test_a_block_that_is_lost_before_it_was_encoded_is_told_to_a_head_that_wante
         pager.commit(key, paging.fresh(key.block))
         time.sleep(0.001)
     paging.trouble.is_stalled = False
-    assert pager.flush(10.0)
+    assert pager.flush(60.0)
     gone = {key for key, tiers in zip(keys, pager.tiers_of(keys), strict=True) if not tiers}
     assert len(gone) >= 20
     assert told_gone(pager) == gone

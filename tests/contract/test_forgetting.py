@@ -50,7 +50,7 @@ def test_what_is_wanted_again_before_it_could_go_stays(paging):
     pager.foresee("h", lambda: [(time.monotonic() + 5.0, keys(paging, 0))])
     paging.wait_for(lambda: Tier.GPU in tiers(paging, pager, [0])[0])
     paging.trouble.is_stalled = False
-    assert pager.flush(10.0)
+    assert pager.flush(60.0)
     assert tiers(paging, pager, [0])[0] == {Tier.GPU, Tier.DRAM, Tier.NVME}
 
 
@@ -116,11 +116,11 @@ def test_an_exact_recall_of_what_is_here_asks_nobody(paging):
 
     def hold_the_pager_thread():
         is_busy.set()
-        may_go_on.wait(10.0)
+        may_go_on.wait(60.0)
         return ()
 
     pager.foresee("other", hold_the_pager_thread)
-    assert is_busy.wait(10.0)
+    assert is_busy.wait(60.0)
     with pager.recall_exact("h", keys(paging, 0, 1)) as lease:
         assert lease.keys == tuple(keys(paging, 0, 1))
         assert not may_go_on.is_set()

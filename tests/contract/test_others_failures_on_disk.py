@@ -158,7 +158,7 @@ def test_11_an_orphan_of_a_crash_leaves_no_slot_behind(paging):
     paging.commit(pager, range(3))
     paging.trouble.sync_errors.extend([0, errno.EIO])  # the data is there, its record is not
     paging.commit(pager, [3], flushes=False)
-    pager.flush(5.0)
+    pager.flush(60.0)
     paging.pagers.pop().close()
     again = paging.pager(nvme=6)
     shelf = again._table.worlds["w"]
@@ -173,7 +173,7 @@ def test_12_the_free_list_is_derived_so_that_slots_in_flight_at_the_end_come_bac
     paging.wait_for(lambda: Route.WRITE in {route for _, route in pager._keeper._traffic.moves})
     image = (paging.folder / "blocks.log").read_bytes()
     paging.trouble.is_stalled = False
-    assert pager.flush(5.0)
+    assert pager.flush(60.0)
     paging.pagers.pop().close()
     (paging.folder / "blocks.log").write_bytes(image)  # as the log was while the writes were under way
     again = paging.pager(nvme=6)
@@ -188,7 +188,7 @@ def test_13_a_full_log_is_rewritten_or_says_that_it_could_not_be(paging):
     manifest._num_records = (manifest._region_bytes - 4096) // 64  # as after thousands of records
     paging.trouble.sync_errors.extend([0, errno.EIO])  # data, then the rewriting
     paging.commit(pager, [2], flushes=False)
-    pager.flush(5.0)
+    pager.flush(60.0)
     assert any("could not write the log" in note for note in pager.stats("w").notes)
     paging.commit(pager, [3])
     paging.pagers.pop().close()

@@ -39,7 +39,7 @@ def test_leaving_and_coming_back_draws_the_same_bytes_and_changes_no_kept_state(
         drive.walk(FORWARD)
         door = drive.session.snapshot("door")
         kept = state_bytes(model.dump(door.head.state))
-        drive.walk(AWAY, lambda: drive.pager.flush(10.0))
+        drive.walk(AWAY, lambda: drive.pager.flush(60.0))
         drive.session.restore("door")
         drive.session.settle()
         drive._keep_frames()

@@ -43,7 +43,7 @@ def test_losses_and_bytes_of_one_world_are_not_anothers(paging, three):
     assert three.stats("anna").queued_moves > 0
     assert three.stats("ben").queued_moves == 0
     paging.trouble.is_stalled = False
-    assert three.flush(10.0)
+    assert three.flush(60.0)
     anna, ben = three.stats("anna"), three.stats("ben")
     kept = 30 - anna.lost
     assert anna.disk_written_bytes == anna.spilled_bytes == kept * three.layout.moved_bytes
@@ -54,7 +54,7 @@ def test_losses_and_bytes_of_one_world_are_not_anothers(paging, three):
 def test_a_fault_is_told_to_the_heads_of_its_world_only(paging, three):
     commit(paging, three, "anna", 8)
     commit(paging, three, "ben", 8)
-    assert three.flush(10.0)
+    assert three.flush(60.0)
     key = paging.key(0, "anna")
     paging.wait_for(lambda: three.tiers_of([key])[0] == {Tier.NVME})
     paging.trouble.read_errors.extend([errno.EIO] * 2)
@@ -68,7 +68,7 @@ def test_a_fault_is_told_to_the_heads_of_its_world_only(paging, three):
 def test_the_metrics_take_each_total_once(paging, three):
     commit(paging, three, "anna", 8)
     commit(paging, three, "ben", 4)
-    assert three.flush(10.0)
+    assert three.flush(60.0)
     kept = sum(three.is_durable(paging.key(block, world)) for world in WORLDS for block in range(8))
     assert metric(three, "disk_written_bytes")["worldpager_disk_written_bytes"] == kept * three.layout.moved_bytes
     (nvme,) = (usage for usage in three.usage() if usage.tier is Tier.NVME)
@@ -77,11 +77,11 @@ def test_the_metrics_take_each_total_once(paging, three):
 
 def test_a_world_that_was_opened_again_counts_anew(paging, three, tmp_path):
     commit(paging, three, "anna", 4)
-    assert three.flush(10.0)
+    assert three.flush(60.0)
     three.leave("anna")
     three.close_world("anna")
     three.open_world("anna", tmp_path / "anna")
     assert three.stats("anna").disk_written_bytes == 0
     three.commit(paging.key(10, "anna"), paging.fresh(10))
-    assert three.flush(10.0)
+    assert three.flush(60.0)
     assert three.stats("anna").disk_written_bytes == three.layout.moved_bytes

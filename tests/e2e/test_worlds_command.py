@@ -43,7 +43,7 @@ def budgets(model, nvme_slots=240):
 def walked(model, tmp_path_factory):
     root = tmp_path_factory.mktemp("walked") / "worlds"
     with start(model, budgets(model), root, seed=5, world="attic") as drive:
-        drive.walk(TURN, lambda: drive.pager.flush(5.0))
+        drive.walk(TURN, lambda: drive.pager.flush(60.0))
         assert drive.stats.disk_read_bytes > 0
     return root
 
@@ -89,7 +89,7 @@ def test_verify_names_each_thing_that_is_damaged(attic, model):
 
 def test_verify_does_not_call_a_forgotten_block_damage(model, tmp_path):
     with start(model, budgets(model, nvme_slots=40), tmp_path, seed=5, world="attic") as drive:
-        drive.walk(TURN, lambda: drive.pager.flush(5.0))
+        drive.walk(TURN, lambda: drive.pager.flush(60.0))
     (report,) = json.loads(worlds("verify", "--json", root=tmp_path))
     assert report["damaged"] == []
     assert report["forgotten_blocks"] > 30
@@ -158,7 +158,7 @@ def test_another_recall_than_the_recorded_one_differs(attic, capsys):
 
 def test_a_log_that_names_a_forgotten_block_stops_there(model, tmp_path, capsys):
     with start(model, budgets(model, nvme_slots=40), tmp_path, seed=5, world="attic") as drive:
-        drive.walk(TURN + WALK * 3, lambda: drive.pager.flush(5.0))
+        drive.walk(TURN + WALK * 3, lambda: drive.pager.flush(60.0))
     report = tmp_path / "r.json"
     assert replay(["--world", "attic", "--worlds", str(tmp_path), "--json", str(report)]) == 3
     figures = json.loads(report.read_text())
@@ -181,7 +181,7 @@ def test_a_damaged_block_is_not_drawn_with(attic, model, capsys):
 
 def walk_on(root, model, name="attic"):
     with start(model, budgets(model), root, seed=0, world=name) as drive:
-        drive.walk(TURN + WALK, lambda: drive.pager.flush(5.0))
+        drive.walk(TURN + WALK, lambda: drive.pager.flush(60.0))
         return drive.frames
 
 
