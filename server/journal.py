@@ -237,6 +237,8 @@ class Journal:
         if save.frame is None:
             return ""
         name = f"{save.moment}.jpg"
+        if self._files.has_picture(name):
+            return name
         (self._folder / "thumbnails").mkdir(exist_ok=True)
         write_durably(self._folder / "thumbnails" / name, compress(save.frame.pixels, "jpeg"))
         return name

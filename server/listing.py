@@ -18,6 +18,7 @@ from server.worlds import Worlds
 
 MAX_PICTURE_BYTES = 1 << 20
 MAX_WORLDS = 500
+MAX_SNAPSHOTS = 100  # of each world: the newest
 _WORLD_ID = re.compile(r"[a-z2-7]{26}", re.ASCII)
 
 
@@ -89,7 +90,7 @@ class Listing:
 
 def _read(folder: Path, card: WorldCard, stamp: tuple[int, int]) -> _Read:
     log = read_world_log(folder)
-    snapshots = sorted(log.snapshots.values(), key=lambda kept: kept.created_s)
+    snapshots = sorted(log.snapshots.values(), key=lambda kept: kept.created_s)[-MAX_SNAPSHOTS:]
     pictures = {kept.moment: kept.thumbnail for kept in snapshots if kept.thumbnail}
 
     def entry_of(kept: Kept) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The event loop reaches a session only through here. Engine thread, except the me
 """
 
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ MAX_SEATS = 8
 WORTH_SAYING_S = 0.5  # a hiccup of the network is no pause
 GRACE_S = 60.0  # how long a session waits for its driver to come back
 VIEWER = -1  # the number of a connection that does not steer
+MAX_WISHES = 8  # of one driver that wait for the engine: each may draw chunks again, while everybody else waits
 SPARE_CAPACITY = 4  # frames an outbox holds beyond two chunks
 
 
@@ -52,6 +54,7 @@ class Resident:
         self._poke = poke
         self._post = post
         self.travel = Travel(session, post)
+        self._wishes = threading.BoundedSemaphore(MAX_WISHES)
         self._driver = VIEWER  # number of the connection that steers
         self._waiting_since_s = 0.0  # exact mode: for a recall
         self._save: Future[bool] | None = None
@@ -180,6 +183,19 @@ class Resident:
     def wake_engine(self) -> None:
         self._poke()
 
+    def wish(self, message: FromTraveller, seat: Seat) -> None:
+        """Have the engine do it between two chunks, unless it is behind with what was wished before."""
+        if not self._wishes.acquire(blocking=False):
+            text = "The server is still busy with what you asked for before: this was not done. Try again in a moment."
+            seat.tell(Error(code="snapshot", text=text, fatal=False))
+            return
+
+        def do() -> None:
+            self._wishes.release()
+            self.travel.do(message, seat)
+
+        self._post(do)
+
     def later(self, work: Callable[[], None]) -> None:
         """Have the engine thread do something soon."""
         self._post(work)
@@ -219,7 +235,7 @@ class Steering:
         if isinstance(message, SwitchRecall) and session.mode == "exact":
             session.recalls = message.on
         else:
-            self._resident.later(lambda: self._resident.travel.do(message, seat))
+            self._resident.wish(message, seat)
 
     def wake_engine(self) -> None:
         self._resident.wake_engine()

@@ -35,6 +35,10 @@ class RestingFiles:
             self._written[moment] = {"state": found.file, "bytes": found.num_bytes, "hash": found.hash}
         return dict(self._written.get(moment, {}))
 
+    def has_picture(self, file: str) -> bool:
+        """Whether a snapshot of the same moment has this picture already."""
+        return file in self._num_names and (self._folder.parent / "thumbnails" / file).is_file()
+
     def note_written(self, moment: int, file: Mapping[str, Any]) -> None:
         self._written[moment] = file
 

@@ -11,7 +11,7 @@ import numpy as np
 from server.catalog import GrowingCatalog
 from server.drawing import decoded, draw
 from server.faults import SnapshotFault
-from server.head import Head
+from server.head import Head, KeptHead
 from server.moments import Moment
 from server.pager.blocks import BlockKey
 from server.ring import Ring
@@ -42,15 +42,16 @@ def way_back(timeline: Timeline, ring: Ring, head: Head, chunks: int) -> Way:
     if goal == 0:
         raise SnapshotFault("this is the beginning of the world: nothing earlier was drawn")
     again: list[Moment] = []
+    kept = timeline.kept_heads()
     for at in range(goal, min(len(line), goal + MAX_REDRAWN + 1)):
-        if (start := _kept(timeline, ring, line[at])) is not None:
+        if (start := _head_of(timeline, ring.get(line[at]) or kept.get(line[at]))) is not None:
             return Way(start, tuple(reversed(again)))
         moment = timeline.tree.moment(line[at])
         if moment is None or moment.seeded:
             break
         again.append(moment)
     for at in range(goal - 1, 0, -1):
-        if (start := _kept(timeline, ring, line[at])) is not None:
+        if (start := _head_of(timeline, ring.get(line[at]) or kept.get(line[at]))) is not None:
             return Way(start)
     raise SnapshotFault(
         "nothing earlier on this walk is kept to go back to: the memory for it is full, or the world was only just "
@@ -66,13 +67,10 @@ def _ancestors(timeline: Timeline, moment: int, num: int) -> list[int]:
     return line
 
 
-def _kept(timeline: Timeline, ring: Ring, moment: int) -> Head | None:
-    """The head of a moment, when its state is kept and whole."""
-    if (head := ring.get(moment)) is not None:
-        return head
-    kept = timeline.kept_at(moment)
+def _head_of(timeline: Timeline, kept: Head | KeptHead | None) -> Head | None:
+    """A head that is kept, when its state is whole."""
     try:
-        return None if kept is None else timeline.head_of(kept)
+        return timeline.head_of(kept) if isinstance(kept, KeptHead) else kept
     except SnapshotFault:
         return None  # damaged: whoever asks for it by name is told so
 

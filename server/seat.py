@@ -38,7 +38,7 @@ class Seat:
         self._has_lost_notes = False
 
     def tell(self, *notes: Message) -> None:
-        """Leave messages for the connection; the oldest go when it does not fetch them. Engine thread."""
+        """Leave messages for the connection; the oldest go when it does not fetch them. Any thread."""
         with self._lock:
             self._notes.extend(notes)
             self._has_lost_notes |= len(self._notes) > MAX_NOTES

@@ -166,11 +166,12 @@ class Timeline:
             self.scribe.recorded.discard(branch.name)
             self.journal.drop("branch", branch.name)
 
-    def kept_at(self, moment: int) -> KeptHead | None:
-        """A head that is kept of this moment, at best one whose state is in RAM."""
-        kept = [self.root] if self.root is not None else []
-        found = [each for each in (*kept, *self.snapshots.values(), *self.branches.values()) if each.moment == moment]
-        return max(found, key=lambda each: each.head is not None, default=None)
+    def kept_heads(self) -> dict[int, KeptHead]:
+        """By moment: a head that is kept of it, at best one whose state is in RAM."""
+        found: dict[int, KeptHead] = {}
+        for kept in ([] if self.root is None else [self.root], self.snapshots.values(), self.branches.values()):
+            found |= {each.moment: each for each in kept if each.head is not None or each.moment not in found}
+        return found
 
     def find(self, name: str) -> Snapshot:
         """The snapshot of this name; without one, the newest quick one. Raises SnapshotFault."""
