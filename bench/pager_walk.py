@@ -4,8 +4,10 @@
 at the chunk's edge and waits; *recompute* waits `recompute_s` for each block that is not on the GPU.
 """
 
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,7 +100,8 @@ class Walk:
     def run(self) -> Record:
         self._player = Player(self._foresee, KNOWN_SHARES[1:], self._terms.chunk_s)
         try:
-            return self._walk()
+            with _garbage_by_hand():
+                return self._walk()
         finally:
             self._player.close()
 
@@ -135,6 +138,7 @@ class Walk:
         self._look_ahead(index, begin_s)
         self._buffer.fill(lease)
         self.record.decode_ms.append((time.monotonic() - begin_s) * 1e3)
+        gc.collect()
         if self._terms.from_nvme:
             lease.release()
             self._spill(index, begin_s, keys)
@@ -247,6 +251,19 @@ class Walk:
         record.stalls, record.preempted = stats.stalls, stats.preempted
         if self._terms.policy == "recompute":  # the pager did not see these waits
             record.stalls, record.preempted = sum(wait_ms > STALL_MS for wait_ms in record.waits_ms), 0
+
+
+@contextmanager
+def _garbage_by_hand() -> Iterator[None]:
+    """As in the engine: garbage is collected while a chunk is computed, never in the middle of a recall."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def _sleep_until(until_s: float) -> None:

@@ -1,5 +1,6 @@
 """The bench's player: input comes in while a chunk is drawn, however long its blocks take to decode."""
 
+import gc
 import threading
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ class WatchedPager:
         self.told = threading.Condition()
         self.num_plans = 0
         self.trails = 0
+        self.may_collect = False
 
     def foresee(self, head, plan, trail=None):
         if head != WORLD:
@@ -37,6 +39,7 @@ class WatchedPager:
             self.told.notify_all()
 
     def recall(self, head, wanted):
+        self.may_collect |= gc.isenabled()
         return Lease((), (), lambda lease: None)
 
     def stats(self, head):
@@ -84,6 +87,13 @@ def test_a_chunk_is_planned_before_its_blocks_are_decoded_and_while_they_are(tmp
     assert pager.num_plans == 6 * len(KNOWN_SHARES)
     assert pager.trails == 6
     assert all(told > at * len(KNOWN_SHARES) for at, told in enumerate(buffer.plans_before))
+
+
+def test_no_garbage_is_collected_in_the_middle_of_a_recall(tmp_path):
+    pager = WatchedPager()
+    walk(tmp_path, pager, SimpleNamespace(fill=lambda lease: ()))
+    assert not pager.may_collect
+    assert gc.isenabled()
 
 
 def test_who_loads_on_demand_plans_nothing(tmp_path):
