@@ -27,9 +27,13 @@ class ImportedSlab:
         self._blocks: set[int] = set()
         self._disk = RealDisk()
         self._fd = self._disk.open(folder / "blocks.slab", is_direct=False, create=True)
-        self._disk.allocate(self._fd, slot_at(layout, terms.num_slots))
         head = (terms.store_id + terms.fingerprint).ljust(PAGE_BYTES, b"\0")
-        write_fully(self._disk, self._fd, memoryview(head), 0)
+        try:
+            self._disk.allocate(self._fd, slot_at(layout, terms.num_slots))
+            write_fully(self._disk, self._fd, memoryview(head), 0)
+        except OSError:
+            self.abandon()
+            raise
 
     def put(self, block: int, data: bytes) -> None:
         """The next block. Raises WorldFault when it is not the one that it is said to be, comes twice or is damaged."""

@@ -109,9 +109,13 @@ class RecordLog:
         self._path = path
         self._end = end
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        _keep_tail(self._file, end, path.with_suffix(".damaged"))
-        os.ftruncate(self._file, end)
-        sync_folder(path.parent)
+        try:
+            _keep_tail(self._file, end, path.with_suffix(".damaged"))
+            os.ftruncate(self._file, end)
+            sync_folder(path.parent)
+        except OSError:
+            self.close()
+            raise
 
     def append(self, *records: dict[str, Any]) -> None:
         """Add records: all, or after an error none, so that the next append is whole again.

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,10 @@ def attic(walked, tmp_path):
 
 def tree_of(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def num_open_files():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 # ---- links ----
@@ -228,7 +233,9 @@ def test_a_disk_that_runs_full_is_said_and_nothing_is_left_of_what_was_begun(com
     monkeypatch.setattr("server.imported_slab.write_fully", full)
     monkeypatch.setattr("server.export_world.os.fsync", full)
     more = ["attic", file, "--force"] if command == "export" else [file]
+    num_open = num_open_files()
     text = worlds(command, *more, root=attic if command == "export" else there, status=1)
+    assert num_open_files() == num_open, "an open file keeps its space"
     assert "the disk is full" in text
     assert "Free some space" in text
     monkeypatch.undo()
