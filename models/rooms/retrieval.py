@@ -68,9 +68,10 @@ def coverage(pose: Pose, seen_from: Array, footprints: Array) -> NDArray[np.floa
     nearest = np.full(TOKENS, np.inf, np.float32)
     np.minimum.at(nearest, patch[seen], ahead[seen])
     seen &= ahead <= nearest[patch] * _OCCLUDED_SHARE + _OCCLUDED_M
-    block, _ = np.nonzero(seen)
+    block, point = np.nonzero(seen)
+    frame = point // (points.shape[1] // seen_from.shape[1])
     cover = np.zeros((len(points), TOKENS), np.float32)
-    np.maximum.at(cover, (block, patch[seen]), _sharpness(pose, seen_from, points)[seen])
+    np.maximum.at(cover, (block, patch[seen]), _sharpness(pose, seen_from[block, frame], points[seen]))
     return cover
 
 
@@ -86,17 +87,12 @@ def without_holes(cover: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _sharpness(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the share [P, K] of the detail of each point that its block saw: 1 when it stood as near as `pose`."""
-    then_m = np.stack(
-        [
-            np.hypot(frame[..., 0] - camera[:, None, 0], frame[..., 2] - camera[:, None, 2])
-            for frame, camera in zip(
-                np.split(points, seen_from.shape[1], axis=1), np.moveaxis(seen_from, 1, 0), strict=True
-            )
-        ],
-        axis=1,
-    ).reshape(points.shape[:2])
-    now_m = np.hypot(points[..., 0] - pose.x_m, points[..., 2] - pose.z_m)
+    """Return the share [S] of the detail of each point [S, 3] that its frame saw from `seen_from` [S, 5].
+
+    It is 1 when that frame's camera stood as near as `pose`.
+    """
+    then_m = np.hypot(points[:, 0] - seen_from[:, 0], points[:, 2] - seen_from[:, 2])
+    now_m = np.hypot(points[:, 0] - pose.x_m, points[:, 2] - pose.z_m)
     return np.minimum(1.0, now_m / np.maximum(then_m, _NEAREST_M)).astype(np.float32)
 
 
