@@ -71,10 +71,19 @@ def training_views(seed: int, step: int, samples: int) -> Views:
 
 
 def make_batch(
-    basis: PatchBasis, worlds: NDArray[np.int64], memory_size: int, rng: np.random.Generator, recent_share: float
+    basis: PatchBasis,
+    worlds: NDArray[np.int64],
+    memory_size: int,
+    rng: np.random.Generator,
+    recent_share: float,
+    afar_share: float = 0.0,
 ) -> Batch:
-    """Return one sample of each world with `memory_size` remembered frames."""
-    return _rendered(basis, _views(worlds, memory_size, rng, recent_share))
+    """Return one sample of each world with `memory_size` remembered frames.
+
+    Of the samples `recent_share` remember the frames just before, and `afar_share` of the others only frames that saw
+    the first chunk from far away, as when a player comes up to what was seen through a door.
+    """
+    return _rendered(basis, _views(worlds, memory_size, rng, recent_share, afar_share))
 
 
 def batch_of(views: Views, frames: torch.Tensor, places: torch.Tensor) -> Batch:
@@ -90,8 +99,10 @@ def batch_of(views: Views, frames: torch.Tensor, places: torch.Tensor) -> Batch:
     )
 
 
-def _views(worlds: NDArray[np.int64], memory_size: int, rng: np.random.Generator, recent_share: float) -> Views:
-    poses = [_choose_poses(make_scene(int(world)), memory_size, rng, recent_share) for world in worlds]
+def _views(
+    worlds: NDArray[np.int64], memory_size: int, rng: np.random.Generator, recent_share: float, afar_share: float = 0.0
+) -> Views:
+    poses = [_choose_poses(make_scene(int(world)), memory_size, rng, recent_share, afar_share) for world in worlds]
     return Views(worlds, np.stack(poses), int(rng.integers(2**62)))
 
 
@@ -126,7 +137,9 @@ class Prefetch:
                 self._pending[index] = self._pool.submit(self._make, index)
 
 
-def _choose_poses(scene: Scene, memory_size: int, rng: np.random.Generator, recent_share: float) -> NDArray[np.float64]:
+def _choose_poses(
+    scene: Scene, memory_size: int, rng: np.random.Generator, recent_share: float, afar_share: float
+) -> NDArray[np.float64]:
     """Return poses [M + G*C, 3] of one walk: remembered frames, then the chunks' frames."""
     while True:
         walk = random_walk(scene, rng, _WALK_FRAMES)
@@ -141,7 +154,7 @@ def _choose_poses(scene: Scene, memory_size: int, rng: np.random.Generator, rece
     wide = _wide_baseline(walk, other, np.flatnonzero(open_view))
     partner = int(rng.choice(np.flatnonzero(open_view), p=wide / wide.sum()))
     targets = [first, first + 1, other, partner]
-    memory = _choose_memory(walk, depths, starts, targets, memory_size, rng, recent_share)
+    memory = _choose_memory(walk, depths, starts, targets, memory_size, rng, recent_share, afar_share)
     return walk[memory + targets]
 
 
@@ -153,20 +166,25 @@ def _choose_memory(
     size: int,
     rng: np.random.Generator,
     recent_share: float,
+    afar_share: float,
 ) -> list[int]:
-    """Return the frames to remember: the chunks before the first one, most of the time, and pairs seen elsewhere."""
+    """Return the frames to remember: the chunks before the first one, or views from afar, and pairs seen elsewhere."""
     first = targets[0]
     if size == 1:
         return [first - 1]
     recent = min(size, 2 if rng.random() < 0.2 else 4) if rng.random() < recent_share else 0
     memory = list(range(first - recent, first))
+    is_afar = not recent and afar_share > 0.0 and rng.random() < afar_share
     apart = starts[np.abs(starts - first) > _APART_FRAMES]
     apart = rng.choice(apart, max(size, len(apart) // 2), replace=False)
     aims = np.array([first, first, targets[2], targets[3]])
     covered = _coverage(walk, depths, memory, first) if memory else np.zeros(COLUMNS)
     while len(memory) < size:
         aim = int(rng.choice(aims))
-        if rng.random() < 0.5:
+        if is_afar:
+            far = _afarness(_coverage_each(walk, depths, apart, aim))
+            pick = int(rng.choice(apart, p=far / far.sum()))
+        elif rng.random() < 0.5:
             gain = np.maximum(_coverage_each(walk, depths, apart, aim) - covered * (aim == first), 0.0).sum(1)
             pick = int(apart[gain.argmax()])
         else:
@@ -183,6 +201,13 @@ def _nearness(walk: NDArray[np.float64], frame: int, others: NDArray[np.int64]) 
     gap = np.hypot(*(walk[others, :2] - walk[frame, :2]).T)
     alike = np.cos(walk[others, 2] - walk[frame, 2])
     return np.exp(-gap / 1.5) * (0.05 + np.clip(alike, 0.0, 1.0) ** 2) + 1e-4
+
+
+def _afarness(covers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights [A] that prefer frames which saw much of a view at a third of its detail; covers [A, COLUMNS]."""
+    num_seen = (covers > 0.0).sum(1)
+    detail = covers.sum(1) / np.maximum(num_seen, 1)
+    return (num_seen * np.exp(-(((detail - 0.35) / 0.2) ** 2))) ** 2 + 1e-6
 
 
 def _wide_baseline(walk: NDArray[np.float64], frame: int, others: NDArray[np.int64]) -> NDArray[np.float64]:

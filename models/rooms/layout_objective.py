@@ -26,8 +26,8 @@ _RAMP = 1.5  # how much the side counts against chance
 _WRONG_SHARE = 0.02  # of known patches show any code at all
 _LIKE_SHARE = 0.15  # of known patches show a code that is only nearly right
 _LIKE_NOISE = 0.35  # of the numbers of a patch that then finds its code
-_OWN_SHARE = 0.3  # of batches remember frames as this network draws them
-_OWN_HIDDEN = 0.15  # of their patches are drawn anew
+_OWN_SHARE = 0.5  # of batches remember frames as this network draws them
+_OWN_HIDDEN = (0.1, 0.5)  # least and most of their patches that are drawn anew
 _BIN_WEIGHT, _PICTURE_WEIGHT, _DEPTH_WEIGHT = 0.5, 10.0, 0.2
 _ROUNDING = 0.02  # errors below this count as their square
 
@@ -97,11 +97,13 @@ def known_patches(shape: torch.Size, rng: torch.Generator) -> torch.Tensor:
 
 @torch.no_grad()
 def redrawn(layout: LayoutNetwork, teacher: Teacher, frames: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
-    """Return frames [B, M, N, CHANNELS] as the network itself draws them, with a few patches drawn anew."""
+    """Return frames [B, M, N, CHANNELS] as the network itself draws them, with some patches drawn anew."""
     chunks = frames.flatten(0, 1)[:, None]  # a frame alone
     codes, bins = teacher.book.encode(chunks)
     mates = Turn.by(mate_angles(torch.zeros(1, 1, 3)))
-    is_known = torch.rand(codes.shape, generator=rng) >= _OWN_HIDDEN
+    least, most = _OWN_HIDDEN
+    hidden_share = least + (most - least) * torch.rand(len(chunks), 1, 1, generator=rng)
+    is_known = torch.rand(codes.shape, generator=rng) >= hidden_share
     features = layout.look(teacher.book.decode(codes, bins), is_known, mates, [])[~is_known]
     if len(features):
         codes[~is_known] = torch.multinomial(layout.code_logits(features).softmax(-1), 1, generator=rng)[:, 0]

@@ -17,11 +17,12 @@ from models.rooms.remembered import Remembered
 from models.rooms.sampling import chances, mates_of, turned
 from models.rooms.sizes import TOKENS
 
-PASSES = 3  # that decide; one more finishes
-_FIRST_PASS = 1000  # pass numbers apart from those of the drawing network
+PASSES = 2  # that decide; one more finishes
+KEY_PASSES = 4  # the same, of a key view
+FIRST_PASS, FIRST_KEY_PASS = 1000, 2000  # pass numbers apart from those of the drawing network
 _MOST_CHOICES = 64  # that are looked at
-_LIKELY = 0.95  # of the probability: codes beyond are never chosen
-_SHARPEN = 1.1  # of the logits of codes: a little less chance than there is
+_LIKELY = 0.99  # of the probability: codes beyond are never chosen
+_SHARPEN = 1.0  # of the logits of codes: a little less chance than there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,21 @@ class Inventor:
     layout: LayoutNetwork
     book: Codebook
     passes: int = PASSES
+    key_passes: int = KEY_PASSES
 
 
 @torch.no_grad()
 def invent(
-    inventor: Inventor, cameras: torch.Tensor, memory: Sequence[Remembered], seed: int, chunk_index: int
+    inventor: Inventor,
+    cameras: torch.Tensor,
+    memory: Sequence[Remembered],
+    seed: int,
+    chunk_index: int,
+    *,
+    is_key: bool = False,
 ) -> torch.Tensor:
     """Return clean latents [C, N, CHANNELS] float32 of the frames at planar poses `cameras` [C, 3]."""
+    passes, first_pass = (inventor.key_passes, FIRST_KEY_PASS) if is_key else (inventor.passes, FIRST_PASS)
     layout, book = inventor.layout, inventor.book
     device = layout.place.device
     mates, remembered = mates_of(cameras).to(device), turned(layout, cameras, memory)
@@ -48,13 +57,13 @@ def invent(
         latents = book.decode(codes, bins).view(1, len(cameras), TOKENS, -1)
         return layout.look(latents, is_known.view(latents.shape[:3]), mates, remembered).flatten(0, 2)
 
-    for number in range(inventor.passes):
+    for number in range(passes):
         hidden = (~is_known).nonzero()[:, 0]
         features = look()[hidden]
         log_share = layout.code_logits(features).log_softmax(-1)
         doubt = -(log_share.exp() * log_share).sum(-1)  # [H], nats
-        dice = torch.rand(2, len(codes), generator=chances(seed, chunk_index, _FIRST_PASS + number)).to(device)
-        first = decided(doubt, inventor.passes - number)
+        dice = torch.rand(2, len(codes), generator=chances(seed, chunk_index, first_pass + number)).to(device)
+        first = decided(doubt, passes - number)
         chosen, features = hidden[first], features[first]
         codes[chosen] = picked(_SHARPEN * log_share[first], dice[0, chosen])
         bins[chosen] = picked(layout.bin_logits(features, codes[chosen]), dice[1, chosen])

@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from models.base import (
     Beginning,
@@ -30,6 +31,7 @@ from models.base import (
 from models.rooms import retrieval, steering
 from models.rooms.checkpoint import WEIGHTS, load_layout_weights, load_refiner_weights, load_weights
 from models.rooms.codebook import Codebook
+from models.rooms.key_views import key_poses
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_sampling import Inventor, invent
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
@@ -38,16 +40,31 @@ from models.rooms.remembered import Remembered, WindowChunk, from_block, from_wi
 from models.rooms.rotation import HEAD
 from models.rooms.sampling import TIMES_COVERED, TIMES_NEW, draw, encoded
 from models.rooms.seed_views import look_around
-from models.rooms.sizes import CHUNK_FRAMES, HEIGHT_PX, MAX_RECALL, STEP_M, TOKENS, TURN_RAD, WIDTH_PX, WINDOW_CHUNKS
+from models.rooms.sizes import (
+    CHUNK_FRAMES,
+    COLUMNS,
+    HEIGHT_PX,
+    MAX_RECALL,
+    ROWS,
+    STEP_M,
+    TOKENS,
+    TURN_RAD,
+    WIDTH_PX,
+    WINDOW_CHUNKS,
+)
 from models.rooms.state import RoomsState, dump, load
 from shared.controls import Controls
 from shared.pose import Motion, Pose
 
+Cover = NDArray[np.float32]  # [C, N]
+
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
 _KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leaves none of its own
-_KNOWN_SHARE = 0.95  # of a chunk's patches that memory shows; from here on it is drawn in few passes
+_KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
+_KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
+_COPIED_DETAIL = 0.8  # the same, to be drawn from memory alone
 
 
 def preferred_dtype(device: torch.device) -> torch.dtype:
@@ -140,14 +157,18 @@ class RoomsModel:
         """Draw one chunk at given poses, walls or not."""
         began_s = time.perf_counter()
         memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
-        is_known = _shown_share(poses, rooms.window, recall) >= _KNOWN_SHARE
+        key = self._key_view(rooms, poses, memory, recall)
+        if key is not None:
+            memory.append(from_window(key))
+        originals = [chunk for chunk in rooms.window if chunk.is_kept]
+        is_known = _shown_share(_cover(poses, originals, recall), _COPIED_DETAIL) >= _KNOWN_SHARE
         latents = self._drawn(rooms, planar(poses), memory, is_known=is_known).cpu()
         drawn_s = time.perf_counter()
-        chunk = self._chunk(rooms, poses, latents, recall)
+        chunk = self._chunk(rooms, poses, latents, recall, key)
         encoded_s = time.perf_counter()
         yield from self._frames(chunk)
         timings_ms = {"draw": (drawn_s - began_s) * 1e3, "encode": (encoded_s - drawn_s) * 1e3}
-        return self._committed(rooms, chunk, recall, timings_ms)
+        return self._committed(rooms, chunk, recall, timings_ms, key)
 
     def given_at(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> Step:
         """Commit one chunk of given frames [C, N, CHANNELS], as if they had been drawn with this recall."""
@@ -170,23 +191,57 @@ class RoomsModel:
         times = self.times_covered if is_known else self.times_new
         return draw(self.network, cameras, memory, rooms.seed, rooms.chunk_index, times)
 
-    def _chunk(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> WindowChunk:
+    def _key_view(
+        self, rooms: RoomsState, poses: tuple[Pose, ...], memory: Sequence[Remembered], recall: Recall
+    ) -> WindowChunk | None:
+        """Return a key view ahead of the camera, where the coming view needs one and the weights can invent."""
+        if self.inventor is None:
+            return None
+        kept = [chunk for chunk in rooms.window if chunk.is_kept]
+        is_shown = _without_holes(_cover(poses[-1:], kept, recall))[0] > _COVERED_DETAIL
+        ahead = key_poses(rooms.pose, poses, is_shown, _free_m(rooms.window))
+        if not ahead or (_without_holes(_cover(ahead, kept, recall)) > _COVERED_DETAIL).mean() >= _KEY_SHARE:
+            return None
+        latents = invent(self.inventor, planar(ahead), memory, rooms.seed, rooms.chunk_index, is_key=True)
+        kv = encoded(self.network, latents)
+        return WindowChunk(rooms.chunk_index, ahead, latents.cpu(), kv, is_kept=True)
+
+    def _chunk(
+        self,
+        rooms: RoomsState,
+        poses: tuple[Pose, ...],
+        latents: torch.Tensor,
+        recall: Recall,
+        key: WindowChunk | None = None,
+    ) -> WindowChunk:
+        """Return a chunk. It leaves a block unless it stands still, blocks show it, or its key view leaves one."""
         kv = encoded(self.network, latents.to(self.device))
         kept = [chunk for chunk in rooms.window if chunk.is_kept]
         has_moved = any(pose != rooms.pose for pose in poses)
-        is_kept = has_moved and _shown_share(poses, kept, recall, closes_holes=True) < _KEPT_SHARE
+        shown_share = _shown_share(_without_holes(_cover(poses, kept, recall)), _COVERED_DETAIL)
+        is_kept = has_moved and key is None and shown_share < _KEPT_SHARE
         return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
 
-    def _committed(self, rooms: RoomsState, chunk: WindowChunk, recall: Recall, timings_ms: dict[str, float]) -> Step:
+    def _committed(
+        self,
+        rooms: RoomsState,
+        chunk: WindowChunk,
+        recall: Recall,
+        timings_ms: dict[str, float],
+        key: WindowChunk | None = None,
+    ) -> Step:
+        oldest = rooms.chunk_index + 1 - WINDOW_CHUNKS
+        in_window = (each for each in rooms.window if each.chunk_index >= oldest)
         after = replace(
             rooms,
             chunk_index=rooms.chunk_index + 1,
             pose=chunk.poses[-1],
-            window=(*rooms.window, chunk)[-WINDOW_CHUNKS:],
+            window=(*in_window, *(() if key is None else (key,)), chunk),
             walls=steering.with_drawn(rooms.walls, chunk.poses, chunk.points.numpy()),
             drawn_with=tuple(block.block_id for block in recall),
         )
-        return Step(after, self._block(chunk) if chunk.is_kept else None, timings_ms)
+        left = key or (chunk if chunk.is_kept else None)
+        return Step(after, self._block(left) if left else None, timings_ms)
 
     def _frames(self, chunk: WindowChunk) -> Generator[DrawnFrame, None, None]:
         pictures = ((self._decoded(chunk.latents) + 1.0) * 127.5).round().to(torch.uint8).numpy()
@@ -226,19 +281,30 @@ def _loaded_inventor(
     return Inventor(layout.requires_grad_(False).to(device, dtype).eval(), found[1].to(device))
 
 
-def _shown_share(
-    poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall, *, closes_holes: bool = False
-) -> float:
-    """Return the share of the view from the least known of `poses` that these chunks and blocks show, 0 to 1.
-
-    `closes_holes` counts patches between shown ones as shown: right for what need not be stored again, but what is
-    drawn has no point there.
-    """
+def _cover(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> Cover:
+    """Return the share of the detail of each patch of the views from `poses` that these chunks and blocks show."""
     footprints = [chunk.points.flatten(0, 1).numpy() for chunk in window] + [block.footprint for block in recall]
     if not footprints:
-        return 0.0
+        return np.zeros((len(poses), TOKENS), np.float32)
     seen_from = np.stack([pose_rows(part.poses) for part in (*window, *recall)])
-    covers = [retrieval.coverage(pose, seen_from, np.stack(footprints)).max(0) for pose in poses]
-    if closes_holes:
-        covers = [retrieval.without_holes(cover) for cover in covers]
-    return min(float((cover > _COVERED_DETAIL).mean()) for cover in covers)
+    return np.stack([retrieval.coverage(pose, seen_from, np.stack(footprints)).max(0) for pose in poses])
+
+
+def _without_holes(cover: Cover) -> Cover:
+    """Return cover in which patches between shown ones are shown: right for what need not be invented or stored again.
+
+    But what is drawn has no point there.
+    """
+    return np.stack([retrieval.without_holes(frame) for frame in cover])
+
+
+def _shown_share(cover: Cover, detail: float) -> float:
+    """Return the share of patches of which more than this detail is shown, in the least known of the frames: 0 to 1."""
+    return float((cover > detail).mean(1).min())
+
+
+def _free_m(window: Sequence[WindowChunk]) -> float:
+    """Return how far away the nearest thing straight ahead of the last frame is."""
+    depth = window[-1].depth[-1].view(ROWS, COLUMNS) if window else torch.zeros(ROWS, COLUMNS)
+    middle = depth[ROWS // 2 - 1 : ROWS // 2 + 1, COLUMNS // 2 - 2 : COLUMNS // 2 + 2]
+    return float(middle.exp().min())

@@ -28,7 +28,7 @@ _SAMPLES = 8
 _LEARNING_RATE = 2e-3
 _MEMORY_SIZES = (0, 1, 2, 4, 6, 8, 12)
 _MEMORY_SHARES = (0.04, 0.06, 0.14, 0.36, 0.20, 0.14, 0.06)
-_RECENT_SHARE = 0.7
+_RECENT_SHARE, _AFAR_SHARE = 0.4, 0.55  # of samples, and of the others
 _OWN_CONTEXT_FROM_STEP = 800
 _LOG_STEPS, _CHECK_STEPS = 25, 400
 _CHECKPOINT_S = 240.0
@@ -61,7 +61,7 @@ class LayoutTrainer:
         memory_size = int(rng.choice(_MEMORY_SIZES, p=_MEMORY_SHARES))
         worlds = rng.integers(FIRST_HELD_OUT_SEED, size=self.samples)
         assert worlds.max() < FIRST_HELD_OUT_SEED
-        return make_batch(self.teacher.basis, worlds, memory_size, rng, _RECENT_SHARE)
+        return make_batch(self.teacher.basis, worlds, memory_size, rng, _RECENT_SHARE, _AFAR_SHARE)
 
     def averaged(self) -> LayoutNetwork:
         """Return a network in bfloat16 with the averaged weights."""

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from models.rooms.checkpoint import export_weights, load_weights
-from models.rooms.dataset import Prefetch, training_batch
+from models.rooms.dataset import Prefetch, _views, training_batch
 from models.rooms.train import train_basis
 from models.rooms.trainer import Trainer, TrainSettings
 
@@ -57,3 +57,16 @@ def test_exported_weights_load(basis, tmp_path):
     tensors, loaded = load_weights(tmp_path / "weights.safetensors")
     assert set(tensors) == set(trainer.masters.ema)
     assert torch.equal(loaded.directions, basis.directions)
+
+
+def test_views_from_afar_see_the_chunk_at_less_than_its_detail():
+    """What training remembers of a place that is come up to was seen from farther away than it is drawn from."""
+
+    def nearest_m(afar_share):
+        rng, far = np.random.default_rng(2), []
+        for world in range(6):
+            views = _views(np.array([world]), 4, rng, 0.0, afar_share).poses[0]
+            far.append(np.hypot(*(views[:4, :2] - views[4, :2]).T).min())
+        return float(np.mean(far))
+
+    assert nearest_m(1.0) > nearest_m(0.0)
