@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from server.world_log import Kept, WorldLog, kept_from_record, state_fault
-from server.worlds import STATES_KEPT
+from server.worlds import STATES_KEPT, newest_heads
 
 
 class RestingFiles:
@@ -14,13 +14,13 @@ class RestingFiles:
 
     def __init__(self, folder: Path, log: WorldLog) -> None:
         self._folder = folder
-        self._heads = {name: [kept.file for kept in heads[-STATES_KEPT:]] for name, heads in log.heads.items()}
+        self._heads = {name: [kept.file for kept in newest_heads(heads)] for name, heads in log.heads.items()}
         self._snapshots = {name: (kept.file, kept.thumbnail) for name, kept in log.snapshots.items()}
         self._num_names: Counter[str] = Counter(file for files in self._heads.values() for file in files)
         for names in self._snapshots.values():
             self._num_names.update(filter(None, names))
         self._written: dict[int, Mapping[str, Any]] = {}  # by moment: files that are known to be whole
-        heads = (kept for heads in log.heads.values() for kept in heads[-STATES_KEPT:])
+        heads = (kept for heads in log.heads.values() for kept in newest_heads(heads))
         self._found = {kept.moment: kept for kept in (*heads, *log.snapshots.values())}  # named, not looked at yet
         self._logged: set[str] = set()  # files that some record names, although its save was refused
         self._has_swept = False
@@ -48,6 +48,9 @@ class RestingFiles:
         self._num_names.update(filter(None, (kept.file, kept.thumbnail)))
         if record["kind"] == "head":
             files = self._heads.setdefault(kept.name, [])
+            if kept.file in files:  # the same head again
+                files.remove(kept.file)
+                self._num_names[kept.file] -= 1
             files.append(kept.file)
             if len(files) > STATES_KEPT:
                 self._let_go(files.pop(0))

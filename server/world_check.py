@@ -4,7 +4,6 @@ A block that was forgotten under a budget is no damage; it is counted. The folde
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from server.moments import NO_MOMENT
 from server.stored_blocks import StoredBlocks
 from server.world_card import WorldCard
 from server.world_log import Kept, WorldLog, load_state, read_world_log
-from server.worlds import STATES_KEPT
+from server.worlds import newest_heads
 
 JPEG_MAGIC = b"\xff\xd8\xff"
 
@@ -78,15 +77,9 @@ def _check_states(folder: Path, log: WorldLog, health: Health) -> None:
         if kept.thumbnail and not _is_picture(folder / "thumbnails" / kept.thumbnail):
             health.blame(f'thumbnail of snapshot "{kept.name}"', "it is missing or no JPEG")
     for branch, heads in log.heads.items():
-        for kept in _newest_of(heads):
+        for kept in newest_heads(heads):
             health.states += 1
             _check_state(folder, log, kept, f"saved head of {branch} at moment {kept.moment}", health)
-
-
-def _newest_of(heads: list[Kept]) -> Iterator[Kept]:
-    """The heads whose states should be there: older ones are dropped, and a moment may be saved twice."""
-    by_file = {kept.file: kept for kept in heads}
-    yield from list(by_file.values())[-STATES_KEPT:]
 
 
 def _check_state(folder: Path, log: WorldLog, kept: Kept, what: str, health: Health) -> None:

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -213,6 +213,15 @@ def _read_snapshot(folder: Path, log: WorldLog, name: str) -> Entry:
         raise WorldFault(
             f"snapshot {name!r} is damaged: {error}. Everything else in this world can be entered; choose another."
         ) from error
+
+
+def newest_heads(heads: Sequence[Kept]) -> list[Kept]:
+    """The saved heads of one branch whose state files are kept: the newest STATES_KEPT, one of each file."""
+    by_file: dict[str, Kept] = {}
+    for kept in heads:
+        by_file.pop(kept.file, None)  # saved again: it is the newest now
+        by_file[kept.file] = kept
+    return list(by_file.values())[-STATES_KEPT:]
 
 
 def read_head(folder: Path, log: WorldLog, kept: Kept) -> RestingHead:

@@ -13,6 +13,7 @@ from server.journal import Journal
 from server.moments import Moment
 from server.record_log import RecordLog, read_records
 from server.saves import Save, branch_record, head_record, in_turn, snapshot_record
+from server.world_check import check_world
 from server.world_log import load_head, read_world_log
 from server.worlds import Worlds
 from shared.pose import Pose
@@ -253,3 +254,14 @@ def test_a_record_that_could_not_be_read_again_is_not_written(tmp_path, monkeypa
         log.append({"number": 1}, {"bytes": b"x" * 65})
     log.close()
     assert list(read_records(tmp_path / "log")) == []
+
+
+def test_a_head_that_is_saved_twice_does_not_push_the_one_before_it_out(made):
+    journal = Journal(made, lambda timeout_s: True)
+    for number in range(3):
+        journal.note(moment(number))
+    for number in (0, 1, 2, 2, 1, 2):
+        assert journal.save(number, save(number).state).result(60)
+    journal.close(60.0)
+    assert states_of(made) == ["1.safetensors", "2.safetensors"]
+    assert check_world(made.folder, made.card).damaged == []
