@@ -34,11 +34,9 @@ def key_poses(before: Pose, poses: Sequence[Pose], is_shown: NDArray[np.bool_], 
         return ()
     if math.hypot(here.x_m - before.x_m, here.z_m - before.z_m) > _WALKS_M:
         ahead_m = min(_AHEAD_M, free_m - _APART_M)
-        return (
-            tuple(_from(here, ahead_m, turn) for turn in (-_SPREAD_RAD, _SPREAD_RAD))
-            if ahead_m >= _LEAST_AHEAD_M
-            else ()
-        )
+        if ahead_m < _LEAST_AHEAD_M:
+            return ()
+        return tuple(_from(here, ahead_m, turn) for turn in (-_SPREAD_RAD, _SPREAD_RAD))
     left, right = (half.mean() for half in np.hsplit(is_shown.reshape(ROWS, COLUMNS), 2))
     if abs(left - right) < _LEAST_DIFFERENCE:
         return ()

@@ -10,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from models.base import (
     Beginning,
@@ -31,12 +29,13 @@ from models.base import (
 from models.rooms import retrieval, steering
 from models.rooms.checkpoint import WEIGHTS, load_layout_weights, load_refiner_weights, load_weights
 from models.rooms.codebook import Codebook
+from models.rooms.cover import Cover, cover_of, shown_share, without_holes
 from models.rooms.key_views import key_poses
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_sampling import Inventor, invent
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
 from models.rooms.refiner import Refiner
-from models.rooms.remembered import Remembered, WindowChunk, from_block, from_window, planar, pose_rows
+from models.rooms.remembered import Remembered, WindowChunk, from_block, from_window, planar
 from models.rooms.rotation import HEAD
 from models.rooms.sampling import TIMES_COVERED, TIMES_NEW, draw, encoded
 from models.rooms.seed_views import look_around
@@ -55,8 +54,6 @@ from models.rooms.sizes import (
 from models.rooms.state import RoomsState, dump, load
 from shared.controls import Controls
 from shared.pose import Motion, Pose
-
-Cover = NDArray[np.float32]  # [C, N]
 
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
@@ -157,14 +154,14 @@ class RoomsModel:
         """Draw one chunk at given poses, walls or not."""
         began_s = time.perf_counter()
         memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
-        key = self._key_view(rooms, poses, memory, recall)
+        cover = cover_of(poses, rooms.originals, recall)
+        key = self._key_view(rooms, poses, memory, recall, cover)
         if key is not None:
             memory.append(from_window(key))
-        originals = [chunk for chunk in rooms.window if chunk.is_kept]
-        is_known = _shown_share(_cover(poses, originals, recall), _COPIED_DETAIL) >= _KNOWN_SHARE
+        is_known = shown_share(cover, _COPIED_DETAIL) >= _KNOWN_SHARE
         latents = self._drawn(rooms, planar(poses), memory, is_known=is_known).cpu()
         drawn_s = time.perf_counter()
-        chunk = self._chunk(rooms, poses, latents, recall, key)
+        chunk = self._chunk(rooms, poses, latents, cover, key)
         encoded_s = time.perf_counter()
         yield from self._frames(chunk)
         timings_ms = {"draw": (drawn_s - began_s) * 1e3, "encode": (encoded_s - drawn_s) * 1e3}
@@ -172,7 +169,8 @@ class RoomsModel:
 
     def given_at(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> Step:
         """Commit one chunk of given frames [C, N, CHANNELS], as if they had been drawn with this recall."""
-        return self._committed(rooms, self._chunk(rooms, poses, latents, recall), recall, {})
+        chunk = self._chunk(rooms, poses, latents, cover_of(poses, rooms.originals, recall))
+        return self._committed(rooms, chunk, recall, {})
 
     def dump(self, state: ModelState) -> SavedState:
         """Return the state as facts and tensors."""
@@ -192,15 +190,16 @@ class RoomsModel:
         return draw(self.network, cameras, memory, rooms.seed, rooms.chunk_index, times)
 
     def _key_view(
-        self, rooms: RoomsState, poses: tuple[Pose, ...], memory: Sequence[Remembered], recall: Recall
+        self, rooms: RoomsState, poses: tuple[Pose, ...], memory: Sequence[Remembered], recall: Recall, cover: Cover
     ) -> WindowChunk | None:
         """Return a key view ahead of the camera, where the coming view needs one and the weights can invent."""
         if self.inventor is None:
             return None
-        kept = [chunk for chunk in rooms.window if chunk.is_kept]
-        is_shown = _without_holes(_cover(poses[-1:], kept, recall))[0] > _COVERED_DETAIL
+        is_shown = without_holes(cover)[-1] > _COVERED_DETAIL
         ahead = key_poses(rooms.pose, poses, is_shown, _free_m(rooms.window))
-        if not ahead or (_without_holes(_cover(ahead, kept, recall)) > _COVERED_DETAIL).mean() >= _KEY_SHARE:
+        if not ahead or (
+            (without_holes(cover_of(ahead, rooms.originals, recall)) > _COVERED_DETAIL).mean() >= _KEY_SHARE
+        ):
             return None
         latents = invent(self.inventor, planar(ahead), memory, rooms.seed, rooms.chunk_index, is_key=True)
         kv = encoded(self.network, latents)
@@ -211,15 +210,14 @@ class RoomsModel:
         rooms: RoomsState,
         poses: tuple[Pose, ...],
         latents: torch.Tensor,
-        recall: Recall,
+        cover: Cover,
         key: WindowChunk | None = None,
     ) -> WindowChunk:
         """Return a chunk. It leaves a block unless it stands still, blocks show it, or its key view leaves one."""
         kv = encoded(self.network, latents.to(self.device))
-        kept = [chunk for chunk in rooms.window if chunk.is_kept]
         has_moved = any(pose != rooms.pose for pose in poses)
-        shown_share = _shown_share(_without_holes(_cover(poses, kept, recall)), _COVERED_DETAIL)
-        is_kept = has_moved and key is None and shown_share < _KEPT_SHARE
+        is_shown = shown_share(without_holes(cover), _COVERED_DETAIL) >= _KEPT_SHARE
+        is_kept = has_moved and key is None and not is_shown
         return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
 
     def _committed(
@@ -279,28 +277,6 @@ def _loaded_inventor(
     layout = LayoutNetwork()
     layout.load_state_dict(found[0])
     return Inventor(layout.requires_grad_(False).to(device, dtype).eval(), found[1].to(device))
-
-
-def _cover(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> Cover:
-    """Return the share of the detail of each patch of the views from `poses` that these chunks and blocks show."""
-    footprints = [chunk.points.flatten(0, 1).numpy() for chunk in window] + [block.footprint for block in recall]
-    if not footprints:
-        return np.zeros((len(poses), TOKENS), np.float32)
-    seen_from = np.stack([pose_rows(part.poses) for part in (*window, *recall)])
-    return np.stack([retrieval.coverage(pose, seen_from, np.stack(footprints)).max(0) for pose in poses])
-
-
-def _without_holes(cover: Cover) -> Cover:
-    """Return cover in which patches between shown ones are shown: right for what need not be invented or stored again.
-
-    But what is drawn has no point there.
-    """
-    return np.stack([retrieval.without_holes(frame) for frame in cover])
-
-
-def _shown_share(cover: Cover, detail: float) -> float:
-    """Return the share of patches of which more than this detail is shown, in the least known of the frames: 0 to 1."""
-    return float((cover > detail).mean(1).min())
 
 
 def _free_m(window: Sequence[WindowChunk]) -> float:

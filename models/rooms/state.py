@@ -36,6 +36,11 @@ class RoomsState:
         return self.window[0].chunk_index if self.window else self.chunk_index
 
     @property
+    def originals(self) -> list[WindowChunk]:
+        """The chunks and key views of the window that left blocks."""
+        return [chunk for chunk in self.window if chunk.is_kept]
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the tensors that this state holds."""
         return sum(chunk.num_bytes for chunk in self.window) + self.walls.nbytes

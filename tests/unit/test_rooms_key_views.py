@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from bench.revisit_walk import run_step
 from models.rooms.key_views import key_poses
 from models.rooms.model import RoomsModel
 from models.rooms.sizes import COLUMNS, ROWS, TOKENS, WINDOW_CHUNKS
@@ -52,23 +53,13 @@ def test_a_walk_has_it_straight_ahead_and_never_in_a_wall():
     assert key_poses(HERE, (HERE, moved), shown(range(6)), 0.6) == ()
 
 
-def step_at(model, state, poses):
-    drawing = model.step_at(state, poses, ())
-    frames = []
-    while True:
-        try:
-            frames.append(next(drawing))
-        except StopIteration as end:
-            return frames, end.value
-
-
 @pytest.fixture(scope="module")
 def drawn_with_key():
     """A model, and a step that turns away from all that was seen."""
     model = RoomsModel(dtype=torch.bfloat16)
     state = model.begin(900_100).state
     state = replace(state, window=state.window[-1:])
-    frames, step = step_at(model, state, model.steer(state, RIGHT))
+    frames, step = run_step(model, state, model.steer(state, RIGHT), ())
     return model, state, frames, step
 
 
@@ -87,11 +78,11 @@ def test_a_step_that_draws_one_shows_its_own_frames_and_leaves_the_key_view(draw
 def test_a_key_view_is_drawn_once_and_leaves_the_window_with_its_chunk(drawn_with_key):
     model, _, _, step = drawn_with_key
     state, key = step.state, step.block.poses
-    _, again = step_at(model, state, model.steer(state, (Controls(mouse_dx=4.0),) * 2))
+    _, again = run_step(model, state, model.steer(state, (Controls(mouse_dx=4.0),) * 2), ())
     assert again.block is None or again.block.poses != key
     for _ in range(WINDOW_CHUNKS):
         assert any(chunk.poses == key for chunk in state.window)
-        state = step_at(model, state, model.steer(state, (Controls(mouse_dx=4.0),) * 2))[1].state
+        state = run_step(model, state, model.steer(state, (Controls(mouse_dx=4.0),) * 2), ())[1].state
     assert not any(chunk.poses == key for chunk in state.window)
 
 
@@ -99,7 +90,7 @@ def test_a_state_with_a_key_view_is_saved_and_goes_on_the_same(drawn_with_key):
     model, _, _, step = drawn_with_key
     loaded = model.load(model.dump(step.state))
     poses = model.steer(step.state, AHEAD)
-    frames, one = step_at(model, step.state, poses)
-    same, two = step_at(model, loaded, poses)
+    frames, one = run_step(model, step.state, poses, ())
+    same, two = run_step(model, loaded, poses, ())
     assert all(np.array_equal(a.pixels, b.pixels) for a, b in zip(frames, same, strict=True))
     assert (one.block is None) == (two.block is None)
