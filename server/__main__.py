@@ -60,7 +60,9 @@ def serve(
     token: Annotated[Text, typer.Option(help="What clients must send. WORLDPAGER_TOKEN keeps it out of ps.")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another name of this server.")] = None,
     autosave_s: Annotated[Text, typer.Option(metavar="SECONDS", help="How much a crash may lose.")] = None,
-    threads: Annotated[Text, typer.Option(help="torch's threads; default: the cores of this machine.")] = None,
+    threads: Annotated[
+        Text, typer.Option(help="Of torch; default: 1, of matrix-game-2 all cores.")
+    ] = None,
     seed: Annotated[Text, typer.Option(help="Of new worlds whose client names none.")] = None,
     log_level: Annotated[Text, typer.Option(metavar="debug|info|warning|error")] = None,
     config: Annotated[Text, typer.Option(metavar="FILE", help="Settings as TOML.")] = None,
@@ -153,7 +155,7 @@ def _start_engine(settings: Settings) -> "Engine":
 
     from server.load import make_engine  # noqa: PLC0415 - imports torch
 
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(settings.torch_threads)
     torch.set_grad_enabled(False)
     torch.set_float32_matmul_precision("highest")  # or the exactness fingerprint would mean little
     return make_engine(settings)

@@ -110,7 +110,7 @@ def _model_for(card: WorldCard, options: argparse.Namespace, log: WorldLog) -> W
     if isinstance(recorded, int):
         flags.setdefault("threads", recorded)
     settings = load_settings({**flags, "model": card.model}, os.environ).settings
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(settings.torch_threads)
     torch.set_grad_enabled(False)
     torch.set_float32_matmul_precision("highest")
     model = load_model(settings)

@@ -1,5 +1,6 @@
 """The settings: where each value comes from, and what a wrong one says."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -168,3 +169,12 @@ def test_every_setting_has_a_flag() -> None:
 def test_the_settings_are_checked_before_torch_is_imported() -> None:
     script = "import sys, server.__main__, server.config; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
+
+
+@pytest.mark.parametrize(("flags", "threads"), [({}, 1), ({"model": "plain"}, 1), ({"threads": "3"}, 3)])
+def test_small_models_compute_on_one_thread(flags, threads):
+    assert load_settings(flags, {}).settings.torch_threads == threads
+
+
+def test_matrix_game_2_computes_on_every_core():
+    assert load_settings({"model": "matrix-game-2"}, {}).settings.torch_threads == len(os.sched_getaffinity(0))
