@@ -155,6 +155,8 @@ def _figures(card: WorldCard, log: WorldLog, tally: Tally, gone: BlockGone | Non
         "world": card.name,
         "model": card.model,
         "chunks_recorded": len(log.moments),
+        "chunks_compared": tally.chunks + bool(tally.difference),
+        "chunks_differing": int(bool(tally.difference)),
         "chunks_equal": tally.chunks,
         "stale_chunks_equal": tally.stale,
         "frames_equal": tally.frames,
@@ -170,7 +172,7 @@ def _figures(card: WorldCard, log: WorldLog, tally: Tally, gone: BlockGone | Non
 def _in_words(tally: Tally, figures: Mapping[str, Any], gone: BlockGone | None, kept: Sequence[int]) -> str:
     equal = (
         f"{tally.chunks} chunks ({tally.stale} of them drawn with a stale recall) and {tally.frames} frames are equal, "
-        f"byte for byte; {tally.blocks} blocks and {tally.states} saved states are too. {figures['seconds']:.1f} s."
+        f"byte for byte; {tally.blocks} blocks and {tally.states} saved states are too."
     )
     lines = [equal]
     if tally.difference:
@@ -178,4 +180,8 @@ def _in_words(tally: Tally, figures: Mapping[str, Any], gone: BlockGone | None, 
     if gone:
         later = next((moment for moment in kept if moment >= gone.moment.id), None)
         lines.append(f"Stopped: {gone}" + (f" A kept state lies beyond it: --from {later}." if later else ""))
+    lines.append(
+        f"total: {figures['chunks_compared']} of {figures['chunks_recorded']} recorded chunks compared, "
+        f"{figures['chunks_differing']} differing, {figures['seconds']:.1f} s"
+    )
     return "\n".join(lines)

@@ -54,6 +54,10 @@ def attic(walked, tmp_path):
     return shutil.copytree(walked, tmp_path / "worlds")
 
 
+def last_line(capsys):
+    return capsys.readouterr().out.splitlines()[-1]
+
+
 def test_list_and_show_say_what_a_world_is(attic):
     (fact,) = json.loads(worlds("list", "--json", root=attic))
     assert (fact["name"], fact["model"], fact["seed"], fact["chunks"]) == ("attic", "plain", 5, 80)
@@ -119,7 +123,8 @@ def test_a_walk_replays_to_the_same_bytes(attic, tmp_path, capsys):
     report = json.loads((tmp_path / "r.json").read_text())
     assert (report["chunks_equal"], report["frames_equal"], report["blocks_equal"]) == (81, 161, 81)
     assert report["states_equal"] >= 1
-    assert "81 chunks" in capsys.readouterr().out
+    assert (report["chunks_compared"], report["chunks_differing"]) == (81, 0)
+    assert last_line(capsys).startswith("total: 81 of 81 recorded chunks compared, 0 differing, ")
 
 
 def test_a_live_walk_with_stale_recalls_replays_to_the_same_bytes(model, tmp_path, capsys):
@@ -144,7 +149,9 @@ def test_a_replay_may_begin_at_a_kept_state(attic, model, capsys):
 def test_the_first_difference_is_named_by_its_chunk(attic, model, capsys):
     rewrite(folder_of(attic), lambda record: record | {"hashes": [b"x" * 16] * 2} if record.get("id") == 40 else record)
     assert replay(["--world", "attic", "--worlds", str(attic)]) == 1
-    assert "chunk 40 (moment 40): 2 of 2 frames differ" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "chunk 40 (moment 40): 2 of 2 frames differ" in out
+    assert out.splitlines()[-1].startswith("total: 41 of 81 recorded chunks compared, 1 differing, ")
 
 
 def test_another_recall_than_the_recorded_one_differs(attic, capsys):
