@@ -35,7 +35,7 @@ class Gone:
 
 
 class GrowingCatalog:
-    """Append-only where it stands. Block ids and chunk indices ascend."""
+    """Append-only where it stands: at `line`, which may be set to any other of this world. Ids and chunks ascend."""
 
     def __init__(self, line: Line, gone: Gone | None = None) -> None:
         """A catalog that stands at this line of a world, of which these blocks are gone."""
@@ -55,10 +55,6 @@ class GrowingCatalog:
     def num_bytes(self) -> int:
         """Bytes of RAM that the footprints and poses take."""
         return self._rows().num_bytes
-
-    def stand(self, line: Line) -> None:
-        """Go to another line of this world, in O(1)."""
-        self.line = line
 
     def append(self, block_id: int, chunk_index: int, poses: Sequence[Pose], footprint: Array) -> Line:
         """Add the newest block; returns the line that ends with it."""

@@ -92,7 +92,7 @@ def drawn_again(setting: Setting, timeline: Timeline, head_id: str, way: Way, li
             if drawn.hashes != moment.frame_hashes:
                 raise SnapshotFault(_cannot_redraw(moment, "on another machine, build or number of threads"))
             past = line.upto(int(np.searchsorted(ids, moment.id, side="right")))
-            catalog.stand(past)
+            catalog.line = past
             head = Head(moment.id, drawn.step.state, past, drawn.last, keys)
             yield head
     finally:

@@ -255,19 +255,19 @@ class Session:
         self.branch = branch
 
     def _jump(self, head: Head) -> None:
-        """Stand at another moment. Whoever watches sees it, and the look-ahead begins there, with `settle`."""
+        """Stand at another moment. Pager, look-ahead and whoever watches hear of the last of several with `settle`."""
         self.branch.stand_at(head)
-        self._catalog.stand(head.line)
+        self._catalog.line = head.line
         if self.has_chunk_to_draw:
             self._next_aim = None
             self.orders.drop()  # what was asked for was meant for where it stood
         self._has_jumped = True
-        self._pager.jump(self.head_id, head.recalled)
 
     def settle(self) -> None:
         """What jumps, snapshots and forks left to do. Called before each chunk and between chunks; never waits."""
         if self._has_jumped:
             self._has_jumped = False
+            self._pager.jump(self.head_id, self.head.recalled)
             if self.head.frame is not None:
                 self.show.still(self.head.frame, self.head.chunk_index)
             self.show.whole_map(self._pager)

@@ -45,12 +45,12 @@ def test_a_published_view_survives_going_elsewhere_and_appending_there(trunk):
     catalog = GrowingCatalog(trunk)
     view = catalog.view(0)
     before = view.footprints.copy()
-    catalog.stand(trunk.upto(50))
+    catalog.line = trunk.upto(50)
     for number in range(600, 700):
         catalog.append(number, number, (Pose(),), np.full(3, -1.0, np.float32))
     assert (view.footprints == before).all()
     assert catalog.view(0).ids.tolist() == [*range(50), *range(600, 700)]
-    catalog.stand(trunk)
+    catalog.line = trunk
     assert catalog.view(0).ids.tolist() == list(range(100))
     assert catalog.place(99)[1][0].x_m == 99.0
 
@@ -62,6 +62,6 @@ def test_what_is_gone_is_gone_on_every_line(trunk):
     first.bury([3, 70])
     assert np.flatnonzero(~first.view(0).alive).tolist() == [3, 70]
     assert np.flatnonzero(~second.view(0).alive).tolist() == [3]
-    second.stand(trunk)
+    second.line = trunk
     assert np.flatnonzero(~second.view(0).alive).tolist() == [3, 70]
     assert gone.among(trunk.ids()).sum() == 2
