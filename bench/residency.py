@@ -5,7 +5,9 @@ then ten times as many, parked: their heads lie on the shelf, under its budget i
 them, picked by chance, are then called back: each must hold the state that it had, bit for bit, and step at once.
 
 A host byte is one of the process's resident memory after it gave back what its allocator only kept for later; that
-is printed apart. Sessions are parked no faster than the disk takes them, as a server's are.
+is printed apart. Sessions are parked no faster than the disk takes them, as a server's are, and what a parked one costs
+is counted when all of them are on disk: until then the write that waits holds the chunk that is the session's own.
+Heads count whole under the shelf's budget; the tensors that they hold are counted here once, however many share them.
 """
 
 import argparse
@@ -13,7 +15,9 @@ import ctypes
 import gc
 import random
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,7 @@ from shared.tiers import Tier
 
 BLOCKS = 40  # of the world before its sessions branch
 SPILL_WAIT_S = 1_800.0
+MAX_WRITING = 64  # parked sessions that wait for the disk at once
 CHANCE = 7
 
 
@@ -89,32 +94,28 @@ def _measure(filled: FilledEngine, home: Session, options: argparse.Namespace) -
     chosen = random.Random(CHANCE)  # noqa: S311 - no secret
     step_ms = [crowd.step(session) for session in chosen.sample(sessions, min(options.called, len(sessions)))]
     device_resident = _device_bytes(filled)
-    marks = {session.branch: _mark(filled.model, session.head.state) for session in sessions}
-    for session in sessions:
-        session.end()
-    del sessions, session
-    _wait_spilled(timeline)
+    while sessions:
+        crowd.park(sessions.pop())
     for _ in range(options.parked - options.resident):
-        parked = crowd.come()
-        marks[parked.branch] = _mark(filled.model, parked.head.state)
-        parked.end()
-        _wait_spilled(timeline)
-    del parked
-    _wait_spilled(timeline)
+        crowd.park(crowd.come())
+    crowd.rest()
     after, idle_bytes = _host_bytes()
-    parked_rss = after - rss_before
-    back = [crowd.call_back(branch, marks[branch]) for branch in chosen.sample(list(marks), options.called)]
+    parked_rss, num_parked = after - rss_before, max(1, len(crowd.marks))
+    shelf, tensors = timeline.shelf, _tensor_bytes(filled.model, crowd.marks)
+    kept, on_disk = shelf.used_bytes, shelf.num_spilled
+    back = [crowd.call_back(branch) for branch in chosen.sample(list(crowd.marks), options.called)]
     return {
         "sessions_resident": options.resident,
         "resident_bytes_each": resident_rss // max(1, options.resident),
         "state_bytes_each": home.head.state.num_bytes,
         "resident_step_ms": round(percentile(step_ms, 50), 1),
-        "sessions_parked": len(marks),
-        "parked_on_disk": timeline.shelf.num_spilled,
-        "kept_budget_bytes": timeline.shelf.budget_bytes,
-        "kept_bytes": timeline.shelf.used_bytes,
-        "parked_bytes_each": parked_rss // max(1, len(marks)),
-        "parked_bytes_each_beside_kept": (parked_rss - timeline.shelf.used_bytes) // max(1, len(marks)),
+        "sessions_parked": len(crowd.marks),
+        "parked_on_disk": on_disk,
+        "kept_budget_bytes": shelf.budget_bytes,
+        "kept_bytes": kept,
+        "kept_tensor_bytes": tensors,
+        "parked_bytes_each": parked_rss // num_parked,
+        "parked_bytes_each_beside_kept": (parked_rss - tensors) // num_parked,
         "allocator_idle_bytes": idle_bytes,
         "called_back": len(back),
         "exact": all(was_exact for was_exact, _, _ in back),
@@ -135,11 +136,13 @@ def _host_bytes() -> tuple[int, int]:
 
 
 class _Crowd:
-    """Makes sessions on branches of one world, each with a chunk of its own. Engine thread."""
+    """Makes sessions on branches of one world, each with a chunk of its own, and parks them. Engine thread."""
 
     def __init__(self, filled: FilledEngine, home: Session) -> None:
         self._filled = filled
         self._home = home
+        self._writing: deque[Future[bool]] = deque()
+        self.marks: dict[Branch, bytes] = {}  # of the states that were parked
 
     def come(self) -> Session:
         """One more session: a branch of where `home` stands, and a chunk after it."""
@@ -159,14 +162,30 @@ class _Crowd:
         session.step()
         return (time.perf_counter() - began_s) * 1e3
 
-    def call_back(self, branch: Branch, mark: bytes) -> tuple[bool, float, float]:
+    def park(self, session: Session) -> None:
+        """Its head goes to the shelf and to the disk; waits while the disk is behind."""
+        self.marks[session.branch] = _mark(self._filled.model, session.head.state)
+        self._writing.append(session.end())
+        self._wait_written(MAX_WRITING)
+        self._home.timeline.settle()
+
+    def rest(self) -> None:
+        """Wait until all that is parked is on disk, and the shelf holds no more than its budget."""
+        self._wait_written(0)
+        _wait_spilled(self._home.timeline)
+
+    def _wait_written(self, most: int) -> None:
+        while len(self._writing) > most:
+            assert self._writing.popleft().result(SPILL_WAIT_S), "the disk took it"
+
+    def call_back(self, branch: Branch) -> tuple[bool, float, float]:
         """Stand on a parked branch again and step: (is it the state that was parked, ms until there, ms to step)."""
         home = self._home
         began_s = time.perf_counter()
         head = home.timeline.head_of(branch)
         session = Session(home._setting, home.timeline, branch, "exact")  # noqa: SLF001 - as above
         back_ms = (time.perf_counter() - began_s) * 1e3
-        is_exact = _mark(self._filled.model, head.state) == mark
+        is_exact = _mark(self._filled.model, head.state) == self.marks[branch]
         step_ms = self.step(session)
         session.end()
         return is_exact, back_ms, step_ms
@@ -187,6 +206,13 @@ def _mark(model: WorldModel, state: ModelState) -> bytes:
     for name in sorted(saved.tensors):
         digest.update(saved.tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.digest()
+
+
+def _tensor_bytes(model: WorldModel, branches: Iterable[Branch]) -> int:
+    """Bytes of all tensors of the heads that are in RAM; one that several share counts once."""
+    heads = [branch.head for branch in branches if branch.head is not None]
+    tensors = [tensor for head in heads for tensor in model.dump(head.state).tensors.values()]
+    return sum({tensor.data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}.values())
 
 
 def _device_bytes(filled: FilledEngine) -> int:
