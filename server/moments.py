@@ -1,13 +1,15 @@
 """Moments: the nodes of a world's timeline, and a moment as a record of its log. Pure values; any thread."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from models.base import Array
 from shared.controls import Controls, Key
 from shared.pose import Pose
+
+if TYPE_CHECKING:  # whoever only looks at worlds need not load torch
+    from models.base import Array
 
 NO_MOMENT = -1
 MAIN = "main"  # the branch that a world begins with
@@ -36,7 +38,7 @@ class Moment:
     frame_hashes: tuple[bytes, ...]  # xxh3_128 of each frame's pixels
     has_block: bool
     block_poses: tuple[Pose, ...] = ()
-    footprint: Array | None = None
+    footprint: "Array | None" = None
     branch: str = MAIN  # on which it was drawn
 
 
@@ -64,7 +66,7 @@ def moment_to_record(moment: Moment) -> dict[str, Any]:
     }
 
 
-def _footprint(value: Any) -> Array | None:
+def _footprint(value: Any) -> "Array | None":
     if value is None:
         return None
     dtype, shape, data = cast(tuple[str, list[int], bytes], value)

@@ -7,9 +7,7 @@ opens the world the next time.
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-
-import torch
+from typing import TYPE_CHECKING, Self
 
 from server.faults import WorldFault
 from server.pager.header import Identity, fault_in
@@ -18,6 +16,9 @@ from server.pager.move.disk import RealDisk, read_fully
 from server.pager.move.manifest import FoundLog, live_blocks, read_log
 from server.pager.move.slab import slot_at
 from server.pager.moves import Held
+
+if TYPE_CHECKING:  # torch only when a block is read
+    import torch
 
 
 class StoredBlocks:
@@ -52,11 +53,13 @@ class StoredBlocks:
     def generation(self, block: int) -> int:
         return self.held[self.slots[block]].generation
 
-    def read(self, block: int, layout: SlotLayout) -> tuple[torch.Tensor, str]:
+    def read(self, block: int, layout: SlotLayout) -> "tuple[torch.Tensor, str]":
         """The block's encoded bytes [moved_bytes] uint8, and what is wrong with them in words (empty: nothing).
 
         Raises KeyError when the slab does not hold the block.
         """
+        import torch  # noqa: PLC0415 - to count blocks takes none
+
         slot, log = self.slots[block], self.log
         packed = torch.empty(layout.moved_bytes, dtype=torch.uint8)
         if log is None or self._slab is None:

@@ -8,15 +8,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 from safetensors import SafetensorError
 
-from models.base import SavedState
 from server.moments import MAIN, Moment, moment_from_record
 from server.record_log import read_records
-from server.states import RestingHead, head_from_bytes
+
+if TYPE_CHECKING:  # a log is read without torch
+    from models.base import SavedState
+    from server.states import RestingHead
 
 STATE_FILE = re.compile(r"[\w.\-]{1,96}\.safetensors", re.ASCII)
 PICTURE_FILE = re.compile(r"[\w.\-]{1,96}\.jpg", re.ASCII)
@@ -152,13 +154,15 @@ def file_mark(path: Path) -> tuple[int, bytes]:
     return num_bytes, digest.digest()
 
 
-def load_state(folder: Path, kept: Kept) -> SavedState:
+def load_state(folder: Path, kept: Kept) -> "SavedState":
     """A kept state, its bytes checked before they are parsed. Raises ValueError in words when it is damaged."""
     return load_head(folder, kept).saved
 
 
-def load_head(folder: Path, kept: Kept) -> RestingHead:
+def load_head(folder: Path, kept: Kept) -> "RestingHead":
     """As `load_state`, with the frame that was seen there."""
+    from server.states import head_from_bytes  # noqa: PLC0415 - torch only when a state is read
+
     if fault := state_fault(folder, kept):
         raise ValueError(f"the state of moment {kept.moment} is refused: {fault}")
     try:

@@ -19,15 +19,18 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from models.base import SavedState
 from server.faults import WorldFault
 from server.folder_lock import FolderLock
 from server.moments import NO_MOMENT, Moment
 from server.record_log import sync_folder, write_durably
-from server.states import RestingHead
 from server.world_card import WorldCard, check_name, is_id, new_id, read_card
 from server.world_log import Branch, Kept, WorldLog, load_head, read_world_log
+
+if TYPE_CHECKING:  # the list of worlds is read without torch
+    from models.base import SavedState
+    from server.states import RestingHead
 
 ARRIVING, DELETED = ".import-", ".deleted-"  # folders that are no worlds yet, or any more
 STATES_KEPT = 2  # of the newest heads of each branch
@@ -39,7 +42,7 @@ class Entry:
 
     branch: str  # it goes on; empty: a new one begins
     kept: Kept
-    resting: RestingHead
+    resting: "RestingHead"
     lost_chunks: int = 0
     is_resumed: bool = False  # by the token of whoever walked there last
 
@@ -78,7 +81,7 @@ class OpenedWorld:
         return NO_MOMENT if self.entry is None else self.entry.kept.moment
 
     @property
-    def state(self) -> SavedState | None:
+    def state(self) -> "SavedState | None":
         return None if self.entry is None else self.entry.resting.saved
 
     @property
@@ -224,7 +227,7 @@ def newest_heads(heads: Sequence[Kept]) -> list[Kept]:
     return list(by_file.values())[-STATES_KEPT:]
 
 
-def read_head(folder: Path, log: WorldLog, kept: Kept) -> RestingHead:
+def read_head(folder: Path, log: WorldLog, kept: Kept) -> "RestingHead":
     """A head at rest. Raises OSError or ValueError, in words."""
     if kept.moment not in log.moments:
         raise ValueError(f"the state of moment {kept.moment} is refused: its moment is not in the log")

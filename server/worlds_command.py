@@ -32,7 +32,7 @@ DEFAULT_ROOT = Path("worlds")
 @app.command("list")
 def list_worlds(worlds: Root = DEFAULT_ROOT, json_wanted: AsJson = False) -> None:  # noqa: FBT002 - a flag
     """Every world: name, model, when it was made, how much was walked, and what it weighs."""
-    from server.world_facts import facts_of, world_line  # noqa: PLC0415 - imports torch
+    from server.world_facts import facts_of, world_line  # noqa: PLC0415 - slow to import
 
     found = sorted(_worlds(worlds).cards(), key=lambda card: card.created_s)
     facts = [facts_of(worlds / card.id, card) for card in found]
@@ -47,7 +47,7 @@ def list_worlds(worlds: Root = DEFAULT_ROOT, json_wanted: AsJson = False) -> Non
 @app.command()
 def show(world: World, worlds: Root = DEFAULT_ROOT, json_wanted: AsJson = False) -> None:  # noqa: FBT002 - a flag
     """One world: its branches, its snapshots, its memory, and under which conditions it was drawn."""
-    from server.world_facts import describe, facts_of  # noqa: PLC0415 - imports torch
+    from server.world_facts import describe, facts_of  # noqa: PLC0415 - slow to import
 
     folder, card = _find(worlds, world)
     facts = facts_of(folder, card)
@@ -57,8 +57,8 @@ def show(world: World, worlds: Root = DEFAULT_ROOT, json_wanted: AsJson = False)
 @app.command()
 def log(world: World, worlds: Root = DEFAULT_ROOT) -> None:
     """The tree of moments as text: where it began, forks, snapshots, and the head of every branch."""
-    from server.world_log import read_world_log  # noqa: PLC0415 - imports torch
-    from server.world_tree import tree_lines  # noqa: PLC0415 - imports torch
+    from server.world_log import read_world_log  # noqa: PLC0415 - slow to import
+    from server.world_tree import tree_lines  # noqa: PLC0415 - slow to import
 
     folder, card = _find(worlds, world)
     typer.echo("\n".join([f"{card.name}  ({card.model}, seed {card.seed})", *tree_lines(read_world_log(folder))]))
@@ -72,8 +72,8 @@ def fork(
     worlds: Root = DEFAULT_ROOT,
 ) -> None:
     """Begin a new branch where a branch stands, or at a snapshot. The walk there goes on as before."""
-    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
-    from server.world_fork import fork_world  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - slow to import
+    from server.world_fork import fork_world  # noqa: PLC0415 - slow to import
 
     folder, card = _find(worlds, world)
     with _told(), FolderLock(folder, "forked"):
@@ -88,9 +88,9 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Delete a world and all that it remembers."""
-    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
-    from server.world_facts import facts_of, world_line  # noqa: PLC0415 - imports torch
-    from server.worlds import DELETED  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - slow to import
+    from server.world_facts import facts_of, world_line  # noqa: PLC0415 - slow to import
+    from server.worlds import DELETED  # noqa: PLC0415 - slow to import
 
     folder, card = _find(worlds, world)
     if not yes:
@@ -114,7 +114,7 @@ def export_one(
 ) -> None:
     """Write a world into one file, for another machine or for safe keeping."""
     from server.export_world import export_world  # noqa: PLC0415 - imports torch
-    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - slow to import
 
     folder, card = _find(worlds, world)
     if file.is_dir() or not file.absolute().parent.is_dir():
@@ -144,7 +144,7 @@ def import_one(
 ) -> None:
     """Make a world of an exported file. Everything in it is checked first."""
     from server.import_world import import_world  # noqa: PLC0415 - imports torch
-    from server.worlds import Worlds  # noqa: PLC0415 - imports torch
+    from server.worlds import Worlds  # noqa: PLC0415 - slow to import
 
     with _told():
         card = import_world(file, Worlds(worlds), name)
@@ -158,7 +158,7 @@ def verify(
     json_wanted: AsJson = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Check every hash of the log, states, snapshots, thumbnails and blocks, and name what is damaged."""
-    from server.folder_lock import FolderLock  # noqa: PLC0415 - imports torch
+    from server.folder_lock import FolderLock  # noqa: PLC0415 - slow to import
     from server.world_check import check_world  # noqa: PLC0415 - imports torch
 
     found = [_find(worlds, world)] if world else [(worlds / card.id, card) for card in _worlds(worlds).cards()]
@@ -210,7 +210,7 @@ def _refuse(text: str, status: int = EXIT_FAULT) -> NoReturn:
 
 
 def _worlds(root: Path) -> Any:
-    from server.worlds import Worlds  # noqa: PLC0415 - imports torch
+    from server.worlds import Worlds  # noqa: PLC0415 - slow to import
 
     if not root.is_dir():
         _refuse(f"there is no folder {root}. Name the worlds folder with --worlds DIR.", EXIT_USAGE)

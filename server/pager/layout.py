@@ -8,8 +8,10 @@ Each part starts on a page. Planes of Matrix-Game 2.0 are whole pages; smaller o
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from models.base import KVSpec
+if TYPE_CHECKING:  # what is stored is looked at without torch
+    from models.base import KVSpec
 
 PAGE_BYTES = 4096
 MAX_GROUP = 128
@@ -38,7 +40,7 @@ class Section:
 class SlotLayout:
     """Offsets and sizes of one slot for blocks of `spec`. Every offset of a part is a multiple of the page."""
 
-    spec: KVSpec
+    spec: "KVSpec"
 
     @cached_property
     def padded_width(self) -> int:

@@ -7,11 +7,13 @@ else's again.
 import math
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from models.base import FreshBlock
 from server.pager.blocks import NO_SLOT, BlockKey
 from shared.tiers import Tier
+
+if TYPE_CHECKING:  # what is stored is looked at without torch
+    from models.base import FreshBlock
 
 
 class Route(Enum):
@@ -47,7 +49,7 @@ class Move:
     gpu_slot: int = NO_SLOT
     dram_slot: int = NO_SLOT
     nvme_slot: int = NO_SLOT
-    fresh: FreshBlock | None = None
+    fresh: "FreshBlock | None" = None
     event: Any = None  # CUDA: recorded when the fresh tensors were complete
     is_cancelled: bool = False
     rests: tuple[float, float] = (math.inf, math.inf)

@@ -4,6 +4,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -52,6 +54,14 @@ def walked(model, tmp_path_factory):
 def attic(walked, tmp_path):
     """The folder of worlds with one that was walked in."""
     return shutil.copytree(walked, tmp_path / "worlds")
+
+
+def without_torch(script, *arguments):
+    """What Python prints that cannot import torch."""
+    script = f"import sys; sys.modules['torch'] = None\n{script}"
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def last_line(capsys):
@@ -113,6 +123,14 @@ def test_a_world_that_is_open_is_left_alone(command, model, tmp_path):
     with start(model, budgets(model), tmp_path / "worlds", seed=5, world="attic") as drive:
         drive.walk(WALK)
         assert "open in a server" in worlds(*command, "attic", *more, root=tmp_path / "worlds", status=1)
+
+
+def test_whoever_looks_at_worlds_waits_for_no_torch(attic):
+    """It takes seconds to import; the server's door opens before it is there."""
+    command = "from server.worlds_command import app; app(sys.argv[1:])"
+    for looks in (("list",), ("show", "attic"), ("log", "attic")):
+        assert "attic" in without_torch(command, *looks, "--worlds", str(attic)), looks
+    without_torch("import server.app")
 
 
 # ---- replay ----
