@@ -127,11 +127,11 @@ class Walk:
             self.tell(note.text, now_s)
 
     def _begin(self, welcome: Welcome, now_s: float) -> None:
-        """A connection stands. A session that was resumed goes on; a new one starts with an empty map.
+        """A connection stands. A session that was resumed, by its token, goes on; a new one starts with an empty map.
 
         The frames of each connection have a time of their own: a server that was restarted counts from zero again.
         """
-        goes_on = welcome.resumed and self.welcome is not None and welcome.session == self.welcome.session
+        goes_on = welcome.resumed and self.welcome is not None and welcome.world == self.welcome.world
         self.paused_why = ""
         self.pauses.connected()
         self._notices.extend((now_s, note) for note in welcome.notes)

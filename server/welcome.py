@@ -13,9 +13,10 @@ def welcome_to(
     """The welcome of one connection."""
     session = resident.session
     width, height = model.frame_size
+    world, slash, number = session.head_id.partition("/")
     return Welcome(
         version=PROTOCOL_VERSION,
-        session=session.world[:8],
+        session=f"{world[:8]}{slash}{number}",
         world=resident.name,
         seed=session.seed,
         model=model.name,

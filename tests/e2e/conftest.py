@@ -1,4 +1,4 @@
-"""A real server on a real socket, around the tiny engine."""
+"""A real server on a real socket: around the tiny engine (`server`), or with the real one (`served`)."""
 
 import threading
 import time
@@ -11,6 +11,7 @@ from server.access import Rules
 from server.app import create_app, listen, make_server
 from server.config import load_settings
 from tests.e2e.tiny_engine import TinyEngine
+from tests.e2e.whole_server import Whole, whole_server
 from tests.e2e.wire_client import close_all
 
 TOKEN = "a-token-of-some-length"
@@ -83,3 +84,10 @@ def token_server() -> Iterator[Running]:
     running = run_server(Rules(token=TOKEN))
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    """The whole server on the plain model, one for all tests of a file."""
+    with whole_server(tmp_path_factory.mktemp("worlds")) as server:
+        yield server

@@ -39,12 +39,6 @@ HANGS_S = 120.0  # nothing takes so long, on however busy a machine
 NUM_PAIRS = 16
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with whole_server(tmp_path_factory.mktemp("worlds")) as server:
-        yield server
-
-
 async def walk_until(client: WireClient, chunk: int, **controls) -> None:
     """Take frames until one of this chunk, or a later one, came."""
     async with asyncio.timeout(HANGS_S):
@@ -213,6 +207,7 @@ async def test_two_branches_of_one_world_are_walked_at_once_with_the_same_contro
     head = await hear(two, "head")
     assert (head.chunk, head.why) == (made.chunk, "enter")
     assert head.branch != "main"
+    assert one.welcome.session != two.welcome.session
     await one.socket.send(pack(Pause(on=False)))
     drawn, num_given = {}, 0
     while num_given < 4:

@@ -18,12 +18,6 @@ HANGS_S = 120.0  # nothing takes so long, on however busy a machine
 MANY = 3_000
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with whole_server(tmp_path_factory.mktemp("worlds")) as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 async def goodbye(served):
     """Whoever is left leaves for good, so that the server has room for the next test."""
