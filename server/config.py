@@ -98,7 +98,7 @@ class Settings(BaseModel):
     def torch_threads(self) -> int:
         """How many threads torch computes with.
 
-        The operations of rooms are too small to share: on 2 cores two threads draw 12 frames a second, one draws 20
+        Operations of rooms are too small to share: on 2 idle cores two threads draw 17 frames a second, one draws 21
         (`python -m bench model`), and the other core is left to the server and the client.
         """
         return self.threads or (_usable_cores() if self.model == "matrix-game-2" else 1)
