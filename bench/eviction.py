@@ -20,12 +20,11 @@ from server.pager.blocks import BlockKey
 from server.pager.budgets import Budgets
 from server.pager.capacity import stored_chunks
 from server.pager.decide.evict import POLICIES, Candidate, Outlooks, Policy, least_worthy
-from server.pager.decide.relevance import Outlook, Trail
+from server.pager.decide.relevance import Floats, Outlook, Trail
 from server.plan import load_geometry, num_bytes
 from server.trace import TraceChunk, pose_rows, with_wanted
 
 RETURNS = ("a_yaw", "b1_ws", "out-and-back", "square", "figure-8", "random", "long-round-trip")
-ROOMS = ("rooms-out-and-back", "rooms-random", "rooms-square", "rooms-figure-8")  # they say what they wanted
 NAMES = {"ours": "relevance", "lru": "lru", "fifo": "fifo"}  # of the pager's policies
 COLUMNS = (*NAMES, "belady")
 WORLD = "walk"
@@ -47,7 +46,7 @@ class Score:
 def simulate(chunks: Sequence[TraceChunk], column: str, slots: int) -> Score:
     """Walk a trace whose chunks say what they want, with a DRAM of `slots` blocks. `column` is one of COLUMNS."""
     policy = POLICIES[NAMES[column]] if column in NAMES else belady(chunks)
-    tier = _Tier(chunks, policy, slots)
+    tier = _Tier(pose_rows(chunks)[:, 0], policy, slots)
     score = Score()
     before: set[int] = set()
     for index, chunk in enumerate(chunks):
@@ -59,8 +58,7 @@ def simulate(chunks: Sequence[TraceChunk], column: str, slots: int) -> Score:
         tier.move_on(index)
         for block in wanted:
             tier.put(block)
-        if chunk.leaves_block:
-            tier.put(index)
+        tier.put(index)
         before = wanted
     return score
 
@@ -68,9 +66,8 @@ def simulate(chunks: Sequence[TraceChunk], column: str, slots: int) -> Score:
 class _Tier:
     """The copies of a tier and the chunk that wanted each last. Holds at most `slots` after each `put`."""
 
-    def __init__(self, chunks: Sequence[TraceChunk], policy: Policy, slots: int) -> None:
-        self._poses = pose_rows(chunks)[:, 0]
-        self._blocks = np.array([chunk.leaves_block for chunk in chunks])
+    def __init__(self, poses: Floats, policy: Policy, slots: int) -> None:
+        self._poses = poses
         self._policy = policy
         self._slots = slots
         self._outlook = Outlook()
@@ -80,8 +77,8 @@ class _Tier:
     def move_on(self, index: int) -> None:
         """Chunk `index` was drawn: a chunk takes a second here."""
         self._now = index
-        ids = np.flatnonzero(self._blocks[: index + 1])
-        self._outlook.move_on(Trail(WORLD, ids, self._poses[ids], self._poses[index], 1.0))
+        here = self._poses[index]
+        self._outlook.move_on(Trail(WORLD, np.arange(index + 1), self._poses[: index + 1], here, 1.0))
 
     def put(self, block: int) -> None:
         self.last_wanted.pop(block, None)
@@ -162,9 +159,7 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench eviction", description=__doc__)
     parser.add_argument("--geometry", default="matrix-game-2")
-    parser.add_argument(
-        "--traces", default=",".join((*RETURNS, *ROOMS)), help="names or files, with commas between them"
-    )
+    parser.add_argument("--traces", default=",".join(RETURNS), help="names or files, with commas between them")
     parser.add_argument("--chunks", type=int, help="default: all of a file; 300; 1,984 of long-round-trip")
     parser.add_argument("--dram", type=num_bytes, default="2GB", metavar="BYTES")
     parser.add_argument("--k", type=int, default=3)

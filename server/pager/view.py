@@ -21,7 +21,6 @@ OLDEST_SCORED = 256  # of a tier's copies; the others were wanted more recently 
 TAKEN_LIFE_S = 30.0  # how long a head's last recall stays protected when it asks for nothing more
 RAISE_COST = 0.1  # of a GPU copy that DRAM holds too, in reads from the disk
 LOSS_COST = 4.0  # of a copy that is the last one
-WRITING_WORTH = 0.25  # of a block's worth to NVME while it is not there: keeping it costs the drive a write
 
 
 class TableView:
@@ -92,7 +91,7 @@ class TableView:
         free = [key for key in order if key.block not in pinned]
         spare = [self._candidate(key) for key in islice(free or order, OLDEST_SCORED)]
         if (newcomer.key.block not in pinned or not free) and newcomer.key not in self.wants:
-            spare.append(self._candidate(newcomer.key, WRITING_WORTH))
+            spare.append(self._candidate(newcomer.key))  # last: of equals it is the one that is kept
         return self._least(spare, now_s)
 
     def _may_forget(self, key: BlockKey) -> bool:
