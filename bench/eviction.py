@@ -20,13 +20,15 @@ from server.pager.blocks import BlockKey
 from server.pager.budgets import Budgets
 from server.pager.capacity import stored_chunks
 from server.pager.decide.evict import POLICIES, Candidate, Outlooks, Policy, least_worthy
-from server.pager.decide.relevance import Floats, Outlook, Trail
+from server.pager.decide.relevance import Outlook, Trail
 from server.plan import load_geometry, num_bytes
 from server.trace import TraceChunk, pose_rows, with_wanted
 
 RETURNS = ("a_yaw", "b1_ws", "out-and-back", "square", "figure-8", "random", "long-round-trip")
+ROOMS = ("rooms-out-and-back", "rooms-random", "rooms-square", "rooms-figure-8")  # they say what they wanted
 NAMES = {"ours": "relevance", "lru": "lru", "fifo": "fifo"}  # of the pager's policies
 COLUMNS = (*NAMES, "belady")
+RECALLED, ROOMS_RECALLED = 3, 4  # blocks that a chunk wants at most: Matrix-Game 2.0's and rooms' max_recall
 WORLD = "walk"
 
 
@@ -46,7 +48,7 @@ class Score:
 def simulate(chunks: Sequence[TraceChunk], column: str, slots: int) -> Score:
     """Walk a trace whose chunks say what they want, with a DRAM of `slots` blocks. `column` is one of COLUMNS."""
     policy = POLICIES[NAMES[column]] if column in NAMES else belady(chunks)
-    tier = _Tier(pose_rows(chunks)[:, 0], policy, slots)
+    tier = _Tier(chunks, policy, slots)
     score = Score()
     before: set[int] = set()
     for index, chunk in enumerate(chunks):
@@ -58,7 +60,8 @@ def simulate(chunks: Sequence[TraceChunk], column: str, slots: int) -> Score:
         tier.move_on(index)
         for block in wanted:
             tier.put(block)
-        tier.put(index)
+        if chunk.leaves_block:
+            tier.put(index)
         before = wanted
     return score
 
@@ -66,8 +69,9 @@ def simulate(chunks: Sequence[TraceChunk], column: str, slots: int) -> Score:
 class _Tier:
     """The copies of a tier and the chunk that wanted each last. Holds at most `slots` after each `put`."""
 
-    def __init__(self, poses: Floats, policy: Policy, slots: int) -> None:
-        self._poses = poses
+    def __init__(self, chunks: Sequence[TraceChunk], policy: Policy, slots: int) -> None:
+        self._poses = pose_rows(chunks)[:, 0]
+        self._blocks = np.array([chunk.leaves_block for chunk in chunks])
         self._policy = policy
         self._slots = slots
         self._outlook = Outlook()
@@ -77,8 +81,8 @@ class _Tier:
     def move_on(self, index: int) -> None:
         """Chunk `index` was drawn: a chunk takes a second here."""
         self._now = index
-        here = self._poses[index]
-        self._outlook.move_on(Trail(WORLD, np.arange(index + 1), self._poses[: index + 1], here, 1.0))
+        ids = np.flatnonzero(self._blocks[: index + 1])
+        self._outlook.move_on(Trail(WORLD, ids, self._poses[ids], self._poses[index], 1.0))
 
     def put(self, block: int) -> None:
         self.last_wanted.pop(block, None)
@@ -110,6 +114,11 @@ def belady(chunks: Sequence[TraceChunk]) -> Policy:
     return worths
 
 
+def recalled(name: str) -> int:
+    """As many blocks as a chunk of this walk's model wants at most."""
+    return ROOMS_RECALLED if name in ROOMS else RECALLED
+
+
 def gap_closed(scores: Mapping[str, Score]) -> float:
     """How much of what LRU lacks to the oracle ours makes good; 1 where it lacks nothing."""
     gap = scores["belady"].hit_share - scores["lru"].hit_share
@@ -134,14 +143,14 @@ def main(argv: Sequence[str]) -> int:
     """Simulate, print the table, write."""
     options = _parser().parse_args(argv)
     geometry = load_geometry(options.geometry)
-    slots = stored_chunks(geometry, Budgets(0, options.dram, 0), options.k)["dram_int4"]
+    slots = stored_chunks(geometry, Budgets(0, options.dram, 0), options.k or RECALLED)["dram_int4"]
     names = options.traces.split(",")
     rows: list[dict[str, object]] = []
     shares: dict[str, list[float]] = {column: [] for column in COLUMNS}
     closed: dict[str, float] = {}
-    print(f"{'trace':16} " + " ".join(f"{column:>8}" for column in COLUMNS) + "   gap closed")
+    print(f"{'trace':18} " + " ".join(f"{column:>8}" for column in COLUMNS) + "   gap closed")
     for name in names:
-        chunks = with_wanted(trace(name, options.chunks, geometry), options.k)
+        chunks = with_wanted(trace(name, options.chunks, geometry), options.k or recalled(name))
         scores = {column: simulate(chunks, column, slots) for column in COLUMNS}
         closed[name] = round(gap_closed(scores), 4)
         for policy, score in scores.items():
@@ -149,7 +158,7 @@ def main(argv: Sequence[str]) -> int:
             shares[policy].append(share)
             rows.append({"trace": name, "policy": policy, "dram_hit_share": share, "waits": score.waits})
         shown = " ".join(f"{score.hit_share:8.3f}" for score in scores.values())
-        print(f"{name:16} {shown}   {closed[name]:9.2f}", flush=True)
+        print(f"{name:18} {shown}   {closed[name]:9.2f}", flush=True)
     if options.plot:
         draw(options.plot, names, shares)
     write_report(options.path, command_line(), {"dram_slots": slots, "rows": rows, "gap_closed": closed})
@@ -159,10 +168,12 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench eviction", description=__doc__)
     parser.add_argument("--geometry", default="matrix-game-2")
-    parser.add_argument("--traces", default=",".join(RETURNS), help="names or files, with commas between them")
+    parser.add_argument(
+        "--traces", default=",".join((*RETURNS, *ROOMS)), help="names or files, with commas between them"
+    )
     parser.add_argument("--chunks", type=int, help="default: all of a file; 300; 1,984 of long-round-trip")
     parser.add_argument("--dram", type=num_bytes, default="2GB", metavar="BYTES")
-    parser.add_argument("--k", type=int, default=3)
+    parser.add_argument("--k", type=int, help="blocks that a chunk wants at most; default: 3, and 4 in rooms")
     parser.add_argument("--plot", type=Path, help="a PNG with the table as bars")
     parser.add_argument("--json", dest="path")
     return parser

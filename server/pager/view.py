@@ -83,16 +83,25 @@ class TableView:
     def victim_of_nvme(self, newcomer: Block, now_s: float) -> Candidate | None:
         """What a world's full NVME should do without: one of its copies, or the block that is to come.
 
-        What is wanted or drawn with now stays; what a snapshot keeps goes last. None while nothing may go.
+        What is wanted or drawn with now stays; what a snapshot keeps goes last. None while nothing may go. Without
+        need a newcomer is refused only when it shows nothing that NVME does not have.
         """
         world = newcomer.key.world
         pinned = self._table.worlds[world].pinned
         order = [key for key in self._table.worlds[world].order if self._may_forget(key)]
         free = [key for key in order if key.block not in pinned]
         spare = [self._candidate(key) for key in islice(free or order, OLDEST_SCORED)]
-        if (newcomer.key.block not in pinned or not free) and newcomer.key not in self.wants:
-            spare.append(self._candidate(newcomer.key))  # last: of equals it is the one that is kept
+        is_shown = newcomer.key.block not in pinned and self._is_shown(newcomer.key)
+        if (is_shown or not free) and newcomer.key not in self.wants:
+            spare.append(self._candidate(newcomer.key, 0.0 if is_shown else 1.0))  # last: of equals the one that stays
         return self._least(spare, now_s)
+
+    def _is_shown(self, newcomer: BlockKey) -> bool:
+        """Whether NVME has it all already, for each head that may want it."""
+        kept = [key.block for key in self._table.worlds[newcomer.world].order]
+        heads = [each for each in self._outlooks.values() if each.world == newcomer.world]
+        heads = [each for each in heads if each.has(newcomer.block)] or heads
+        return bool(heads) and all(each.is_shown(newcomer.block, kept) for each in heads)
 
     def _may_forget(self, key: BlockKey) -> bool:
         return key not in self.wants and key not in self.protected and self._table.blocks[key].can_drop(Tier.NVME)

@@ -84,14 +84,14 @@ def turning(count, step_rad):
     return np.array([[0.0, 0.0, 0.0, step_rad * at, 0.0] for at in range(count)])
 
 
-def walk_in_circles(paging, pager, poses):
+def walk_along(paging, pager, poses):
     for block in range(len(poses)):
         trail = Trail("w", np.arange(block), poses[:block], poses[block], 1.0)
         pager.foresee("w", list, trail)
         paging.commit(pager, [block])
 
 
-def test_when_nvme_is_full_what_an_older_block_covers_is_never_written(paging):
+def test_when_nvme_is_full_what_older_blocks_show_too_is_never_written(paging):
     """Three turns on the spot: the first shows all there is to see, and the drive has room for it."""
     poses = turning(48, 2 * math.pi / 16)
     written = {}
@@ -99,13 +99,21 @@ def test_when_nvme_is_full_what_an_older_block_covers_is_never_written(paging):
         paging.folder = paging.folder.parent / eviction
         paging.folder.mkdir()
         pager = paging.pager(nvme=20, dram=6, eviction=eviction)
-        walk_in_circles(paging, pager, poses)
+        walk_along(paging, pager, poses)
         written[eviction] = pager.stats("w").disk_written_bytes // pager.layout.moved_bytes
         first_turn = {block for block in range(16) if pager.is_durable(paging.key(block))}
         assert (len(first_turn) == 16) is (eviction == "relevance")
         assert pager.stats("w").lost == 0
     assert written["lru"] == 48
     assert written["relevance"] < 30
+
+
+def test_when_nvme_is_full_whoever_sees_something_new_still_has_it_written(paging):
+    poses = np.array([[0.0, 0.0, 1.2 * at, 0.0, 0.0] for at in range(36)])
+    pager = paging.pager(nvme=20, dram=6)
+    walk_along(paging, pager, poses)
+    assert pager.stats("w").disk_written_bytes // pager.layout.moved_bytes == 36
+    assert all(pager.is_durable(key) for key in keys(paging, *range(26, 36)))
 
 
 def test_an_exact_recall_of_what_is_here_asks_nobody(paging):

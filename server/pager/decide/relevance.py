@@ -10,21 +10,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from server.pager.decide.views import HFOV_RAD, REACH_M, Flags, Floats, Indices, likely_views, overlap, within
+from server.pager.decide.views import (
+    HFOV_RAD,
+    MOST_FORGIVEN_M,
+    MOST_FORGIVEN_RAD,
+    REACH_M,
+    Flags,
+    Floats,
+    Indices,
+    Views,
+    forgiving_overlap,
+    likely_views,
+    overlap,
+    within,
+)
 
-COVERED = 0.85  # of a view, from which on an older block is taken in its place
-COVERED_WORTH = 0.1  # of the older block's worth
 RECENCY_WORTH, RECENCY_CHUNKS = 0.1, 30.0  # of what was wanted just now, and after which it is worth 1/e of that
+CHOSEN_RECENCY_WORTH = 10.0  # the same where the model chooses which views leave a block: more than any view's
+CHOSEN_GAPS = 0.2  # of the blocks, from which on chunks without one lie between them by choice; a fork makes one gap
 LEAST_WORTH = 1e-9
 PICKS = 3  # blocks that a view wants
 LEAST_OVERLAP = 0.15  # from here on a view wants a block
 EQUAL_OVERLAP = 0.03  # blocks that are nearer to the best than this are as good: the oldest is taken
-FARTHEST_M = REACH_M * math.log(1.0 / (LEAST_OVERLAP - EQUAL_OVERLAP))  # from farther away no view picks a block
-LEAST_FACING = math.cos(HFOV_RAD * (1.0 - (LEAST_OVERLAP - EQUAL_OVERLAP)))  # nor one that looked farther aside
+WINDOW_CHUNKS = 1.0  # what is no older than this is still seen itself, and wanted by nobody
+LEAST_SEEN = LEAST_OVERLAP - EQUAL_OVERLAP  # a block that shows less is not picked
+FARTHEST_M = REACH_M * math.log(1.0 / LEAST_SEEN) + MOST_FORGIVEN_M  # nor is one from farther away
+LEAST_FACING = math.cos(HFOV_RAD * (1.0 - LEAST_SEEN) + MOST_FORGIVEN_RAD)  # nor one that looked farther aside
 SLACK = 1e-6  # of squares and cosines, for what rounding makes of them
 SAME_VIEW_SHARE = 0.8  # of a picked block's overlap with another is taken off the other's
-MOST_CLASSIFIED = 512  # rows that are looked at for the first time at once
-REPRESENTS, UNSEEN = -1, -2  # in place of the row that covers a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +58,14 @@ class Trail:
             return self.poses
         return np.concatenate([self.poses, self.here[None]])
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the model leaves a block only where it sees something new, and not with every chunk.
+
+        Which views it wants then is its own judgement, which the rule of thumb below knows little of.
+        """
+        return len(self.ids) > 1 and float(np.mean(np.diff(self.ids) > 1)) > CHOSEN_GAPS
+
     def rows_of(self, blocks: Sequence[int]) -> Indices:
         """[R] the row of each block; -1 where no ancestor left it."""
         rows = np.minimum(np.searchsorted(self.ids, blocks), len(self.ids) - 1)
@@ -52,14 +73,10 @@ class Trail:
 
 
 class Outlook:
-    """What a trail says of the blocks that will be wanted. Owned by one thread; worked out when it is asked for.
-
-    Every row either represents what it shows, or is covered by an older one that does.
-    """
+    """What a trail says of the blocks that will be wanted. Owned by one thread; worked out when it is asked for."""
 
     def __init__(self) -> None:
         self._trail: Trail | None = None
-        self._covers: Indices = np.zeros(0, np.int64)  # [B] of each row: the row that covers it, REPRESENTS, UNSEEN
         self._demand: Floats | None = None  # [B], of `_trail`
 
     @property
@@ -69,70 +86,76 @@ class Outlook:
 
     def move_on(self, trail: Trail) -> None:
         """The head stands elsewhere, or some of its blocks are gone."""
-        old, self._trail, self._demand = self._trail, trail, None
-        num = 0 if old is None else min(len(trail.ids), len(old.ids))
-        if old is not None and num and trail.ids[num - 1] != old.ids[num - 1]:
-            num = 0  # it stands on another line of moments
-        fresh = np.full(len(trail.ids) - num, UNSEEN, np.int64)
-        self._covers = np.concatenate([self._covers[:num], fresh])
+        self._trail, self._demand = trail, None
 
     def worths(self, blocks: Sequence[int], idle_s: Sequence[float]) -> list[float]:
         """How much a tier would miss each block, above 0, when each was wanted so many seconds ago."""
         trail = self._trail
         assert trail is not None
-        worths = LEAST_WORTH + RECENCY_WORTH * np.exp(-np.array(idle_s) / trail.chunk_s / RECENCY_CHUNKS)
+        recency = CHOSEN_RECENCY_WORTH if trail.is_chosen else RECENCY_WORTH
+        worths = LEAST_WORTH + recency * np.exp(-np.array(idle_s) / trail.chunk_s / RECENCY_CHUNKS)
         if len(trail.ids):
             if self._demand is None:
-                self._demand = self._worked_out(trail)
+                self._demand = demand_of(trail)
             rows = trail.rows_of(blocks)
             worths += np.where(rows >= 0, self._demand[rows], 0.0)
         return [float(worth) for worth in worths]
 
-    def _worked_out(self, trail: Trail) -> Floats:
-        """[B] how soon a likely view wants each row's block: 1 at once, 0 never."""
-        self._classify(trail)
-        views, worth = likely_views(trail.path)
-        kept = np.flatnonzero(self._covers == REPRESENTS)
-        kept = kept[within(trail.poses[kept], views, FARTHEST_M)]  # of a long walk few: the others cost time only
-        demand = np.zeros(len(trail.ids))
-        if len(kept):
-            picks = wanted_by(views, trail.poses[kept])  # [F, PICKS]
+    def has(self, block: int) -> bool:
+        """Whether one of the head's ancestors left it."""
+        trail = self._trail
+        return trail is not None and len(trail.ids) > 0 and bool(trail.rows_of([block])[0] >= 0)
+
+    def is_shown(self, block: int, kept: Sequence[int]) -> bool:
+        """Whether one of the `kept` blocks shows what `block` was drawn from so well that it is picked in its place.
+
+        A block that the trail does not have yet was drawn where the head stands.
+        """
+        trail = self._trail
+        assert trail is not None
+        if not len(trail.ids):
+            return False
+        row, rows = int(trail.rows_of([block])[0]), trail.rows_of(kept)
+        view = trail.here if row < 0 else trail.poses[row]
+        return bool((overlap(view, trail.poses[rows[rows >= 0]]) >= 1.0 - EQUAL_OVERLAP).any())
+
+
+def demand_of(trail: Trail) -> Floats:
+    """[B] how soon a likely view wants each row's block: 1 at once, 0 never."""
+    demand = np.zeros(len(trail.ids))
+    alive = np.arange(len(trail.ids)) if trail.alive is None else np.flatnonzero(trail.alive)
+    for views in likely_views(trail.path):
+        rows = alive[within(trail.poses[alive], views.poses, FARTHEST_M)]  # of a long walk few
+        if len(rows):
+            picks = wanted_by(views, trail.poses[rows], (len(trail.ids) - 1 - rows).astype(np.float64))  # [F, PICKS]
             found = picks >= 0
-            np.maximum.at(demand, kept[picks[found]], np.broadcast_to(worth[:, None], picks.shape)[found])
-            covered = np.flatnonzero(self._covers >= 0)
-            demand[covered] = COVERED_WORTH * demand[self._covers[covered]]
-        return demand
-
-    def _classify(self, trail: Trail) -> None:
-        """Find out of rows that were not looked at, or whose cover is gone, what covers them."""
-        covers, alive = self._covers, trail.alive
-        if alive is not None:
-            covers[(covers == REPRESENTS) & ~alive] = UNSEEN  # it is gone: nobody can take it
-            covers[(covers >= 0) & ~alive[np.maximum(covers, 0)]] = UNSEEN
-        unseen = np.flatnonzero((covers == UNSEEN) & (alive if alive is not None else True))
-        for row in unseen[:MOST_CLASSIFIED]:
-            kept = np.flatnonzero(covers[:row] == REPRESENTS)
-            same = np.flatnonzero(overlap(trail.poses[row], trail.poses[kept]) >= COVERED)
-            covers[row] = kept[same[0]] if len(same) else REPRESENTS
+            worth = np.broadcast_to(views.worth[:, None], picks.shape)
+            np.maximum.at(demand, rows[picks[found]], worth[found])
+    return demand
 
 
-def wanted_by(views: Floats, poses: Floats) -> Indices:
-    """[F, PICKS] which of the blocks drawn from `poses [B, 5]`, oldest first, each of `views [F, 5]` wants; -1: none.
+def wanted_by(views: Views, poses: Floats, ages: Floats) -> Indices:
+    """[F, PICKS] which of the blocks drawn from `poses [B, 5]`, oldest first, each view wants; -1: none of them.
 
-    One after the other: the oldest of those that saw nearly most of the view, less what was picked already saw.
+    `ages [B]` are in chunks, as of now. One after the other: the oldest of those that saw nearly most of the view, less
+    what was picked already saw. On a walk the views before leave blocks too, which are picked in place of older ones.
     """
-    picks = np.full((len(views), PICKS), -1, np.int64)
-    near = may_pick(views, poses)
+    drawn_at = -ages
+    if views.is_walk:
+        poses, drawn_at = np.concatenate([poses, views.poses]), np.concatenate([drawn_at, views.chunks])
+    picks = np.full((len(views.poses), PICKS), -1, np.int64)
+    near = may_pick(views.poses, poses)
     if near.shape[1] == 0:
         return picks
-    seen = poses[near]  # [F, N, 5]
-    worth = overlap(views[:, None], seen) * (near >= 0)
-    at = np.arange(len(views))
+    seen, age = poses[near], views.chunks[:, None] - drawn_at[near]  # [F, N, 5], [F, N]
+    worth = forgiving_overlap(views.poses[:, None], seen, np.maximum(age, 0.0))
+    worth *= (near >= 0) & (age > WINDOW_CHUNKS)
+    at = np.arange(len(near))
     for turn in range(PICKS):
         best = worth.max(axis=1)
         place = np.argmax(worth >= (best - EQUAL_OVERLAP)[:, None], axis=1)
         pick = near[at, place]
-        picks[:, turn] = np.where(best >= LEAST_OVERLAP, pick, -1)
+        picks[:, turn] = np.where((best >= LEAST_OVERLAP) & (pick < len(ages)), pick, -1)
         worth *= 1.0 - SAME_VIEW_SHARE * overlap(poses[pick][:, None], seen)
         worth[at, place] = 0.0
     return picks

@@ -4,35 +4,49 @@ Views are poses [..., 5]; `path [n, 5]` is every pose of a walk, one a chunk, th
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from server.pager.decide.follow import Flags, Floats, Indices, followed, ways, wrapped
+
+__all__ = ["Flags", "Floats", "Indices", "Views", "forgiving_overlap", "likely_views", "overlap", "within"]
 
 HFOV_RAD = math.pi / 2
 REACH_M = 4.0
+FORGIVEN_M, FORGIVEN_RAD = 0.02, 0.004  # a chunk of a block's age: poses are dead-reckoned, so the older the less exact
+MOST_FORGIVEN_M, MOST_FORGIVEN_RAD = 1.0, 0.25
 STEP_M, STEP_RAD = 1.4, 0.31  # what a player walks and turns in a chunk, at most
 TURNS_RAD = (0.0, 0.3, 0.6, 0.95, 1.35, 1.8, 2.4, math.pi)  # to either side
 STEPS = ((0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (1.0, math.pi), (1.0, 0.5 * math.pi), (1.0, -0.5 * math.pi))
 FARTHEST_WALK_RAD = 2.0  # who turns farther than this does so on the spot
-NEAR_M = 1.5  # a place is the same place within this
-M_PER_RAD = 2.0  # a radian of turning is as far as so many metres
-RECENT = 4  # chunks that are too young to be a return
-NUM_PLACES, PLACE_CHUNKS = 3, 6  # earlier visits whose continuation is likely, and how far they are apart
-REPLAYED = np.concatenate([np.arange(1, 9), np.arange(10, 61, 2)])  # chunks of a continuation that are looked at
-RETRACED = np.arange(1, 61, 3)
+SURELY_M = 1.0  # a way whose last poses are no farther off than this is the one that it goes
+LEAVING_WORTH = 0.1  # of any other view meanwhile
 AROUND_CHUNKS, AGAIN_CHUNKS, BACK_CHUNKS = 2.5, 40.0, 20.0  # after which such a view is worth 1/e
+RETRACED = np.arange(1, 61, 3)
 BACK_WORTH = 0.03  # of turning back where nothing speaks for it
+
+
+class Views(NamedTuple):
+    """Views that may come: one after the other (`is_walk`), each leaving a block for the later ones; or any."""
+
+    poses: Floats  # [F, 5]
+    chunks: Floats  # [F] after which each comes
+    worth: Floats  # [F] 1 when it comes at once, less the later and the less likely
+    is_walk: bool
 
 
 def overlap(view: Floats, seen: Floats) -> Floats:
     """How much of `view [..., 5]` was seen from `seen [..., 5]`: shared heading times nearness."""
-    turn = np.abs(wrapped(view[..., 3] - seen[..., 3]))
+    return forgiving_overlap(view, seen, np.zeros(1))
+
+
+def forgiving_overlap(view: Floats, seen: Floats, ages: Floats) -> Floats:
+    """How much of `view [..., 5]` a block drawn from `seen [..., 5]` is taken to show, `ages [...]` chunks later."""
+    turn = np.abs(wrapped(view[..., 3] - seen[..., 3])) - np.minimum(MOST_FORGIVEN_RAD, FORGIVEN_RAD * ages)
     x, y, z = (view[..., axis] - seen[..., axis] for axis in range(3))  # a sum over the last axis is slower
-    return np.maximum(0.0, 1.0 - turn / HFOV_RAD) * np.exp(-np.sqrt(x * x + y * y + z * z) / REACH_M)
+    away = np.sqrt(x * x + y * y + z * z) - np.minimum(MOST_FORGIVEN_M, FORGIVEN_M * ages)
+    return np.maximum(0.0, 1.0 - np.maximum(0.0, turn) / HFOV_RAD) * np.exp(-np.maximum(0.0, away) / REACH_M)
 
 
 def within(poses: Floats, views: Floats, reach_m: float) -> Indices:
@@ -41,73 +55,39 @@ def within(poses: Floats, views: Floats, reach_m: float) -> Indices:
     return np.flatnonzero(((poses[:, :3] >= low) & (poses[:, :3] <= high)).all(axis=1))
 
 
-def likely_views(path: Floats) -> tuple[Floats, Floats]:
-    """Views that may come [F, 5], and what each is worth [F]: 1 when it comes at once, less the later."""
-    parts = [around(path[-1]), again(path), back(path)]
-    return np.concatenate([views for views, _ in parts]), np.concatenate([worth for _, worth in parts])
+def likely_views(path: Floats) -> list[Views]:
+    """Views that may come. A walk that goes a way of before is taken to stay on it."""
+    again = [(way, followed(path, way)) for way in ways(path)]
+    if again and again[0][0].apart_m < SURELY_M:
+        near = around(path[-1])
+        likely = [near._replace(worth=LEAVING_WORTH * near.worth), _walk(again[0][1], 1.0, AGAIN_CHUNKS)]
+    else:
+        likely = [around(path[-1]), back(path)]
+        likely += [_walk(views, math.exp(-way.apart_m), AGAIN_CHUNKS) for way, views in again]
+    return [views for views in likely if len(views.poses)]
 
 
-def around(here: Floats) -> tuple[Floats, Floats]:
+def around(here: Floats) -> Views:
     """Views from here and from a step or two away, in all directions: a player may turn to any."""
-    views: list[Floats] = []
+    poses: list[Floats] = []
     chunks: list[float] = []
     for turn_rad in (side * turn for turn in TURNS_RAD for side in (1.0, -1.0) if turn or side > 0.0):
         for steps, aside_rad in STEPS if abs(turn_rad) <= FARTHEST_WALK_RAD else STEPS[:1]:
             way_rad = here[3] + (aside_rad or turn_rad)
             away_m = STEP_M * steps
             ahead = np.array([away_m * math.sin(way_rad), 0.0, away_m * math.cos(way_rad), turn_rad, 0.0])
-            views.append(here + ahead)
+            poses.append(here + ahead)
             chunks.append(max(1.0, steps + abs(turn_rad) / STEP_RAD))
-    return np.array(views), np.exp(-np.array(chunks) / AROUND_CHUNKS)
+    return Views(np.array(poses), np.array(chunks), np.exp(-np.array(chunks) / AROUND_CHUNKS), is_walk=False)
 
 
-def again(path: Floats) -> tuple[Floats, Floats]:
-    """What followed where the walk has been here before: on as it went then, or the way it came.
-
-    A place is known again from either side: who comes home sees what lay behind.
-    """
-    views: list[Floats] = [path[:0]]
-    worth: list[Floats] = [np.zeros(0)]
-    for place in earlier_visits(path):
-        is_turned = abs(wrapped(path[-1, 3] - path[place, 3])) > 0.5 * math.pi
-        goes_on = float(np.dot(step_into(path, len(path) - 1), step_into(path, place))) >= 0.0
-        rows = place + REPLAYED if goes_on else place - REPLAYED
-        is_there = (rows >= 0) & (rows < len(path))
-        found = path[rows[is_there]]
-        found[:, 3] += math.pi * is_turned
-        views.append(found)
-        worth.append(np.exp(-REPLAYED[is_there] / AGAIN_CHUNKS))
-    return np.concatenate(views), np.concatenate(worth)
-
-
-def back(path: Floats) -> tuple[Floats, Floats]:
+def back(path: Floats) -> Views:
     """The way it came, looking as it looked then."""
     chunks = RETRACED[len(path) > RETRACED]
-    return path[len(path) - 1 - chunks], BACK_WORTH * np.exp(-chunks / BACK_CHUNKS)
+    worth = BACK_WORTH * np.exp(-chunks / BACK_CHUNKS)
+    return Views(path[len(path) - 1 - chunks], chunks.astype(np.float64), worth, is_walk=False)
 
 
-def earlier_visits(path: Floats) -> list[int]:
-    """Rows at which the walk was here before, facing the same way or back, the nearest first."""
-    earlier, here = path[:-RECENT], path[-1]
-    turn = np.abs(wrapped(earlier[:, 3] - here[3]))
-    away = np.sqrt(np.square(earlier[:, :3] - here[:3]).sum(axis=-1)) + M_PER_RAD * np.minimum(turn, math.pi - turn)
-    visits: list[int] = []
-    for row in np.argsort(away, kind="stable"):
-        if away[row] >= NEAR_M or len(visits) == NUM_PLACES:
-            break
-        if all(abs(int(row) - visit) >= PLACE_CHUNKS for visit in visits):
-            visits.append(int(row))
-    return visits
-
-
-def step_into(path: Floats, row: int) -> Floats:
-    """How the pose changed into this row: metres, and turning as metres [4]."""
-    if row == 0:
-        return np.zeros(4)
-    change = path[row] - path[row - 1]
-    return np.array([*change[:3], M_PER_RAD * wrapped(change[3])])
-
-
-def wrapped(angle_rad: Floats) -> Floats:
-    """The same angles in [-pi, pi)."""
-    return (angle_rad + math.pi) % (2.0 * math.pi) - math.pi
+def _walk(poses: Floats, worth: float, chunks_long: float) -> Views:
+    chunks = np.arange(1.0, len(poses) + 1)
+    return Views(poses, chunks, worth * np.exp(-chunks / chunks_long), is_walk=True)
