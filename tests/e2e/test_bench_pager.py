@@ -55,7 +55,8 @@ def test_a_live_walk_says_what_it_moved(tmp_path):
 
 
 def test_what_to_forget_is_chosen_by_name(tmp_path):
-    flags = ("--chunks", "60", "--trace", "square", "--dram", "1GB", "--nvme", "4GB", "--eviction")
+    """A walk to and fro: what it sees again is not written again, but by a rule that does not look."""
+    flags = ("--chunks", "60", "--trace", "b1_ws", "--dram", "1GB", "--nvme", "4GB", "--eviction")
     written = {name: bench(tmp_path, *flags, name)["bytes_written"] for name in ("ours", "fifo")}
     assert written["fifo"] > written["ours"]
 
