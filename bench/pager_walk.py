@@ -20,10 +20,10 @@ from models.base import Array, FreshBlock
 from server.pager.blocks import BlockKey
 from server.pager.decide.place import Plan
 from server.pager.decide.relevance import Trail
-from server.pager.heads import STALL_MS
 from server.pager.lease import Lease
 from server.pager.pager import Pager
 from server.pager.recall_buffer import RecallBuffer
+from server.pager.tally import STALL_MS
 from server.trace import pose_rows
 from shared.tiers import Tier
 

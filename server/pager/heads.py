@@ -5,24 +5,22 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from server.pager.blocks import BlockKey
 from server.pager.counters import Counters
 from server.pager.decide.place import Plan
-from server.pager.lease import Lease, ReadySet
+from server.pager.lease import ReadySet
 from server.pager.moves import MoveNote
+from server.pager.tally import Tally
 from shared.tiers import Tier
 
-STALL_MS = 0.5
 HIT_LIFE_CHUNKS = 8  # plans look ahead in strides: what they pass over for no longer was wanted all along
 PLAN_LIFE_S = 10.0  # a plan this long overdue belongs to a head that stands still
 WAIT_LIFE_S = 10.0  # an exact recall that nobody has asked after for this long is waited for no more
 TURN_S = 1e-6  # by which a waiting head comes after the one that waits longer
 NUM_REMEMBERED = 4  # wanted sets to fall back on; the newest complete one is drawn with
 NUM_NOTES = 512
-NO_HITS: Mapping[BlockKey, Tier] = MappingProxyType({})
 
 
 class Asking(NamedTuple):
@@ -40,25 +38,20 @@ class HeadRecord:
 
     base: Mapping[str, Counters]  # of each world, when the head appeared
     worlds: set[str]  # that it belongs to: the one of its own name, and those of what it wanted
+    name: str = ""
     moves: deque[MoveNote] = field(default_factory=lambda: deque[MoveNote](maxlen=NUM_NOTES))
     ends: deque[MoveNote] = field(default_factory=deque[MoveNote])  # of blocks that are gone: none is left out
     remembered: deque[tuple[BlockKey, ...]] = field(
         default_factory=lambda: deque[tuple[BlockKey, ...]](maxlen=NUM_REMEMBERED)
     )
-    tiers: dict[BlockKey, Tier] = field(default_factory=dict[BlockKey, Tier])  # hit tiers of the last recall
-    counted: set[BlockKey] = field(default_factory=set[BlockKey])  # still wanted, and in `hits` already
-    hits: list[int] = field(default_factory=lambda: [0, 0, 0])
-    chunks: int = 0
-    stale_chunks: int = 0
-    late: int = 0
-    stalls: int = 0
-    preempted: int = 0
-    longest_wait_ms: float = 0.0
     wanted: tuple[BlockKey, ...] = ()
     recalled: tuple[BlockKey, ...] = ()
-    recalled_tiers: tuple[Tier, ...] = ()
     is_stale: bool = False
     asking: Asking | None = None
+    tally: Tally = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(self.name, self.worlds)
 
     def take_moves(self) -> list[MoveNote]:
         """What was told since the last time, at most `NUM_NOTES`; what has no room among them comes next time."""
@@ -74,36 +67,6 @@ class HeadRecord:
             if ready.complete(keys):
                 return keys
         return self.recalled  # whatever is left of it
-
-    def hit_tiers(self, head: str, keys: tuple[BlockKey, ...], ready: ReadySet) -> tuple[Tier, ...]:
-        """Hit tier of each key. A block that nobody foresaw and that is here was on the GPU when it was asked for."""
-        hits = ready.hits.get(head, NO_HITS)
-        return tuple([hits.get(key, self.tiers.get(key, Tier.GPU)) for key in keys])  # sooner than a generator
-
-    def count(
-        self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, *, was_descheduled: bool
-    ) -> None:
-        """Enter one chunk's recall into the totals."""
-        keys, foreseen = lease.keys, ready.hits.get(head, NO_HITS)
-        self.counted = {key for key in self.counted if key in keys or key in wanted or key in foreseen}
-        self.tiers = dict(zip(keys, lease.hit_tiers, strict=True))
-        for key, tier in self.tiers.items():
-            if key not in self.counted:
-                self.hits[tier] += 1
-                self.counted.add(key)
-        self.chunks += 1
-        self.stale_chunks += lease.stale
-        for key in wanted:
-            self.late += key not in ready.blocks
-            self.worlds.add(key.world)
-        self.longest_wait_ms = max(self.longest_wait_ms, lease.wait_ms)
-        if lease.wait_ms > STALL_MS:
-            if was_descheduled:
-                self.preempted += 1
-            else:
-                self.stalls += 1
-        self.wanted, self.is_stale = wanted, lease.stale
-        self.recalled, self.recalled_tiers = keys, lease.hit_tiers
 
 
 @dataclass(slots=True)

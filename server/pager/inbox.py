@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.base import FreshBlock
 from server.pager.blocks import BlockKey
 from server.pager.decide.place import Plan
 from server.pager.decide.relevance import Trail
 from server.pager.moves import Held
+from server.pager.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +31,18 @@ class Foresee:
     trail: Trail | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A head's chunk wants these blocks now; `taken` is what it was given, None while it still waits for all of them.
 
-    `is_blocking`: the engine stands still while it waits.
-    """
+    `is_blocking`: the engine stands still while it waits. `tally` has the recall entered, to be counted.
+    """  # a named tuple: it is made within a recall, and a frozen dataclass takes four times as long
 
     head: str
     wanted: tuple[BlockKey, ...]
     taken: tuple[BlockKey, ...] | None
     serial: int
     is_blocking: bool = True
+    tally: Tally | None = None
 
 
 @dataclass(frozen=True, slots=True)

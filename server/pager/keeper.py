@@ -164,6 +164,8 @@ class Keeper:
         self._waiting.append((block, commit))
 
     def _ask(self, ask: Ask) -> None:
+        if ask.tally is not None:
+            ask.tally.settle()
         head = replace(self._head(ask.head))
         head.ask(ask.wanted, ask.taken, self._clock(), is_blocking=ask.is_blocking)
         self._seen = max(self._seen, ask.serial)

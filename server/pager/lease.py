@@ -51,27 +51,40 @@ class ReadySet:
 class Lease:
     """The blocks of one recall, pinned until `release`. May be released once or more, by the engine thread only."""
 
-    __slots__ = ("_give_back", "blocks", "hit_tiers", "is_released", "keys", "missing", "stale", "wait_ms")
+    __slots__ = ("_give_back", "_hit_tiers", "_settle", "blocks", "is_released", "keys", "missing", "stale", "wait_ms")
 
     def __init__(
         self,
         keys: tuple[BlockKey, ...],
         blocks: tuple[LeasedBlock, ...],
         give_back: Callable[["Lease"], None],
+        settle: Callable[[], None] | None = None,
         *,
         stale: bool = False,
         missing: tuple[BlockKey, ...] = (),
-        hit_tiers: tuple[Tier, ...] = (),
         wait_ms: float = 0.0,
     ) -> None:
+        """`settle` has the lease counted, if it is not yet."""
         self.keys = keys
         self.blocks = blocks  # in the order of `keys`
         self.stale = stale  # the recall differs from what was wanted
         self.missing = missing  # wanted, and lost, forgotten or damaged
-        self.hit_tiers = hit_tiers  # of each block
         self.wait_ms = wait_ms
         self.is_released = False
         self._give_back = give_back
+        self._settle = settle
+        self._hit_tiers: tuple[Tier, ...] = ()
+
+    @property
+    def hit_tiers(self) -> tuple[Tier, ...]:
+        """Of each block."""
+        if self._settle is not None:
+            self._settle()
+        return self._hit_tiers
+
+    def count(self, hit_tiers: tuple[Tier, ...]) -> None:
+        """It was counted with these."""
+        self._hit_tiers, self._settle = hit_tiers, None
 
     def release(self) -> None:
         if not self.is_released:
@@ -111,7 +124,7 @@ class Pins:
         self.is_entering = False
 
     def add(self, lease: Lease) -> None:
-        self._leases = (*self._passed(), (lease, None))
+        self._leases = (*self._passed(), (lease, None)) if self._leases else ((lease, None),)
 
     def remove(self, lease: Lease, fence: Fence | None) -> None:
         others = tuple(each for each in self._passed() if each[0] is not lease)

@@ -153,7 +153,7 @@ class Pager:
         """
         spilled = frozenset(keys)
         for record in self._recaller.records():
-            record.counted -= spilled
+            record.tally.count_anew(spilled)
         self._put(Spill(spilled))
 
     def is_complete(self, head: str, wanted: Sequence[BlockKey]) -> bool:

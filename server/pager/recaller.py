@@ -11,11 +11,12 @@ from itertools import count
 
 from server.pager.blocks import BlockKey
 from server.pager.counters import total
-from server.pager.heads import STALL_MS, Asking, HeadRecord
+from server.pager.heads import Asking, HeadRecord
 from server.pager.inbox import Ask, Released
 from server.pager.keeper import Keeper
 from server.pager.lease import Fence, Lease, Pins, ReadySet
 from server.pager.table import MAX_NOTES
+from server.pager.tally import STALL_MS, Entry
 from shared.tiers import PagerStats
 
 ASK_AGAIN_S = 1.0  # how often a waiting recall reminds the pager thread, so that its wish does not age
@@ -44,7 +45,9 @@ class Recaller:
     def record(self, head: str) -> HeadRecord:
         """The head's record, made when it is first heard of. Any thread."""
         found = self._records.get(head)
-        return found or self._records.setdefault(head, HeadRecord(self._board.snapshot.counters, {world_of(head)}))
+        return found or self._records.setdefault(
+            head, HeadRecord(self._board.snapshot.counters, {world_of(head)}, head)
+        )
 
     def records(self) -> list[HeadRecord]:
         return list(self._records.values())
@@ -64,11 +67,11 @@ class Recaller:
         record = self.record(head)
         with self._pins:
             ready = self._board.ready
-            lease = self._lease(head, wanted, record.choose(wanted, ready), ready)
-        return self._counted(head, wanted, lease, ready, meter)
+            lease = self._lease(record, wanted, record.choose(wanted, ready), ready)
+        return self._entered(record, wanted, lease, ready, meter)
 
     def recall_exact(self, head: str, wanted: tuple[BlockKey, ...], timeout_s: float | None) -> Lease:
-        meter = _Meter(can_wait=True)
+        meter, record = _Meter(can_wait=True), self.record(head)
         until_s = math.inf if timeout_s is None else meter.begin_s + timeout_s
         while True:
             self._board.published.clear()
@@ -77,11 +80,11 @@ class Recaller:
                 ready = self._board.ready
                 is_here = all(key in ready.blocks for key in wanted)  # then nobody need be asked
                 if is_here or left_s <= 0.0 or self._is_ready(self.record(head).asking, wanted, ready):
-                    lease = self._lease(head, wanted, wanted, ready)
+                    lease = self._lease(record, wanted, wanted, ready)
                     break
             self._ask(head, wanted, is_blocking=True)
             self._board.published.wait(min(left_s, ASK_AGAIN_S))
-        return self._counted(head, wanted, lease, ready, meter)
+        return self._entered(record, wanted, lease, ready, meter)
 
     def is_complete(self, head: str, wanted: tuple[BlockKey, ...]) -> bool:
         """Ask for `wanted` as an exact recall does, without waiting. Any thread."""
@@ -105,29 +108,29 @@ class Recaller:
         """Whether the pager thread has taken this ask into account, and all of it that can come is here."""
         return asking is not None and asking.wanted == wanted and ready.seen >= asking.serial and ready.complete(wanted)
 
-    def _lease(self, head: str, wanted: tuple[BlockKey, ...], keys: tuple[BlockKey, ...], ready: ReadySet) -> Lease:
-        blocks = tuple([ready.blocks[key] for key in keys if key in ready.blocks])
-        here = tuple([block.key for block in blocks])
-        lease = Lease(
-            here,
-            blocks,
-            self._release,
-            stale=here != wanted,
-            missing=() if len(here) == len(keys) else tuple([key for key in keys if key not in ready.blocks]),
-            hit_tiers=self.record(head).hit_tiers(head, here, ready),
-        )
+    def _lease(
+        self, record: HeadRecord, wanted: tuple[BlockKey, ...], keys: tuple[BlockKey, ...], ready: ReadySet
+    ) -> Lease:
+        found = [ready.blocks.get(key) for key in keys]
+        blocks = tuple([block for block in found if block is not None])
+        here, missing = keys, ()
+        if len(blocks) < len(keys):
+            here = tuple([block.key for block in blocks])
+            missing = tuple([key for key in keys if key not in ready.blocks])
+        lease = Lease(here, blocks, self._release, record.tally.settle, stale=here != wanted, missing=missing)
         self._pins.add(lease)
         return lease
 
-    def _counted(
-        self, head: str, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, meter: "_Meter"
+    def _entered(
+        self, record: HeadRecord, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, meter: "_Meter"
     ) -> Lease:
+        """The lease, with the pager thread told of it. Counting is left to that thread."""
         lease.wait_ms = meter.elapsed_ms()
         was_descheduled = lease.wait_ms > STALL_MS and meter.was_descheduled()  # of the wait alone, without the waking
-        record = self.record(head)
         record.asking = None
-        self._put(Ask(head, wanted, lease.keys, next(self._serials)))
-        record.count(head, wanted, lease, ready, was_descheduled=was_descheduled)
+        record.wanted, record.recalled, record.is_stale = wanted, lease.keys, lease.stale
+        record.tally.enter(Entry(wanted, lease, ready, was_descheduled))
+        self._put(Ask(record.name, wanted, lease.keys, next(self._serials), tally=record.tally))
         return lease
 
     def _release(self, lease: Lease) -> None:
@@ -137,6 +140,8 @@ class Recaller:
     def stats(self, head: str, *, is_direct: bool) -> PagerStats:
         """What the HUD shows. Any thread; totals since the head appeared, of its own worlds."""
         record, snapshot = self.record(head), self._board.snapshot
+        tally = record.tally
+        tally.settle()
         worlds = sorted(snapshot.counters.keys() & frozenset(record.worlds))
         sums = total(snapshot.counters[world].since(record.base.get(world)) for world in worlds)
         notes = [*snapshot.common_notes, *(words for world in worlds for words in snapshot.notes[world])]
@@ -144,22 +149,22 @@ class Recaller:
             tiers=snapshot.usage,
             wanted=tuple(key.block for key in record.wanted),
             recalled=tuple(key.block for key in record.recalled),
-            recalled_tiers=record.recalled_tiers,
+            recalled_tiers=tally.last_tiers,
             stale=record.is_stale,
-            hits=(record.hits[0], record.hits[1], record.hits[2]),
-            chunks=record.chunks,
-            stale_chunks=record.stale_chunks,
+            hits=(tally.hits[0], tally.hits[1], tally.hits[2]),
+            chunks=tally.chunks,
+            stale_chunks=tally.stale_chunks,
             lost=sums.lost,
             forgotten=sums.forgotten,
-            missed=sums.missed + record.late,
+            missed=sums.missed + tally.late,
             fetched_bytes=sums.fetched_bytes,
             spilled_bytes=sums.spilled_bytes,
             disk_read_bytes=sums.disk_read_bytes,
             disk_written_bytes=sums.disk_written_bytes,
             queued_moves=sum(snapshot.queued_moves.get(world, 0) for world in worlds),
-            stalls=record.stalls,
-            preempted=record.preempted,
-            longest_wait_ms=record.longest_wait_ms,
+            stalls=tally.stalls,
+            preempted=tally.preempted,
+            longest_wait_ms=tally.longest_wait_ms,
             direct_io=is_direct,
             notes=tuple(notes[-MAX_NOTES:]),
         )

@@ -1,6 +1,7 @@
 """What happened in one world is counted for its own head, and nobody sees it twice or in another's HUD."""
 
 import errno
+import threading
 import time
 
 import pytest
@@ -49,6 +50,28 @@ def test_losses_and_bytes_of_one_world_are_not_anothers(paging, three):
     assert anna.disk_written_bytes == anna.spilled_bytes == kept * three.layout.moved_bytes
     assert (ben.lost, ben.spilled_bytes, ben.disk_written_bytes) == (0, 0, 0)
     assert anna.tiers == ben.tiers, "the tiers are shared"
+
+
+def test_a_recall_is_in_the_totals_at_once_whatever_the_pager_thread_does(paging, three):
+    commit(paging, three, "anna", 3)
+    assert three.flush(60.0)
+    keys = [paging.key(block, "anna") for block in range(2)]
+    is_busy, may_go_on = threading.Event(), threading.Event()
+
+    def hold_the_pager_thread():
+        is_busy.set()
+        may_go_on.wait(60.0)
+        return ()
+
+    three.foresee("ben", hold_the_pager_thread)
+    assert is_busy.wait(60.0)
+    with three.recall("anna", keys) as lease:
+        assert lease.stale
+    stats = three.stats("anna")
+    may_go_on.set()
+    assert (stats.chunks, stats.stale_chunks, stats.missed, stats.wanted) == (1, 1, 2, (0, 1))
+    assert three.flush(60.0)
+    assert (three.stats("anna").chunks, three.stats("anna").missed) == (1, 2), "and counted once"
 
 
 def test_a_fault_is_told_to_the_heads_of_its_world_only(paging, three):
