@@ -1,15 +1,18 @@
-"""What other threads tell the pager thread, beside `MoveDone`. Values, taken in the order in which they were put."""
+"""What other threads tell the pager thread: values, taken in the order in which they were put."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from models.base import FreshBlock
 from server.pager.blocks import BlockKey
 from server.pager.decide.place import Plan
 from server.pager.decide.relevance import Trail
-from server.pager.moves import Held
+from server.pager.moves import Held, MoveDone
 from server.pager.tally import Tally
 
 
@@ -122,3 +125,33 @@ class Flush:
 @dataclass(frozen=True, slots=True)
 class Stop:
     """The thread ends after what it has."""
+
+
+Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Spill | Pin | Leave | Opened | Closing | Flush | Stop
+
+
+class Inbox:
+    """Any thread puts; the pager thread waits and takes. A bell apart, so that not everything need wake it."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+
+    def put(self, message: Message) -> None:
+        self._messages.append(message)
+        self._bell.put(None)
+
+    def put_quietly(self, message: Message) -> None:
+        """It is taken when the next one rings: waking a thread takes longer than all the rest of a recall."""
+        self._messages.append(message)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Until something was put that rings."""
+        with suppress(Empty):
+            self._bell.get(timeout=timeout_s)
+        while not self._bell.empty():
+            self._bell.get()
+
+    def take(self) -> Message | None:
+        """The next message; None when there is none."""
+        return self._messages.popleft() if self._messages else None

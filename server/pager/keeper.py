@@ -8,10 +8,8 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from queue import Empty, SimpleQueue
 
 from server.pager.blocks import Block, BlockKey, Life
 from server.pager.board import Board
@@ -25,7 +23,9 @@ from server.pager.inbox import (
     Flush,
     Foresee,
     Forget,
+    Inbox,
     Leave,
+    Message,
     Opened,
     Pin,
     Released,
@@ -47,8 +47,6 @@ WRITE_AHEAD_BYTES = 64 << 20  # handed to the writer at once, to be made durable
 MAX_WRITE_AHEAD = 16
 NO_REST = (math.inf, math.inf)
 
-Message = MoveDone | Commit | Foresee | Ask | Released | Forget | Spill | Pin | Leave | Opened | Closing | Flush | Stop
-
 
 class Keeper:
     """One thread and all that it owns. Others put messages into `inbox` and read what is on the `board`."""
@@ -64,7 +62,7 @@ class Keeper:
         eviction: str = "relevance",
     ) -> None:
         """`eviction` names one of `decide.evict.POLICIES`."""
-        self.inbox: SimpleQueue[Message] = SimpleQueue()
+        self.inbox = Inbox()
         self.board = Board(table, traffic, slot_bytes)
         self.num_faults = 0  # of our own; each is in the log
         self._table = table
@@ -84,14 +82,13 @@ class Keeper:
     def run(self) -> None:
         while not self._is_stopping:
             is_soon = bool(self._traffic.retiring) or self._pins.is_fading  # a fence passes without a message
-            with suppress(Empty):
-                self._take(self.inbox.get(timeout=FENCE_POLL_S if is_soon else None))
+            self.inbox.wait(FENCE_POLL_S if is_soon else None)
             self.turn()
 
     def turn(self) -> None:
         """Take what is in the inbox and decide again; waits for nothing."""
-        while not self.inbox.empty():
-            self._take(self.inbox.get())
+        while (message := self.inbox.take()) is not None:
+            self._take(message)
         for foresee in [self._foreseen.pop(head) for head in list(self._foreseen)]:
             self._try("plan", partial(self._plan, foresee))
         self._try("decision", self._decide)

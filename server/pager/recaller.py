@@ -37,6 +37,7 @@ class Recaller:
     def __init__(self, keeper: Keeper, pins: Pins, fence: Callable[[], Fence | None] = no_fence) -> None:
         self._board = keeper.board
         self._put = keeper.inbox.put
+        self._put_quietly = keeper.inbox.put_quietly
         self._pins = pins
         self._fence = fence  # made when a lease is given back
         self._records: dict[str, HeadRecord] = {}
@@ -124,13 +125,17 @@ class Recaller:
     def _entered(
         self, record: HeadRecord, wanted: tuple[BlockKey, ...], lease: Lease, ready: ReadySet, meter: "_Meter"
     ) -> Lease:
-        """The lease, with the pager thread told of it. Counting is left to that thread."""
+        """The lease, with the pager thread told of it, and woken if there is something to fetch or somebody waited.
+
+        Counting is left to that thread.
+        """
         lease.wait_ms = meter.elapsed_ms()
         was_descheduled = lease.wait_ms > STALL_MS and meter.was_descheduled()  # of the wait alone, without the waking
         record.asking = None
         record.wanted, record.recalled, record.is_stale = wanted, lease.keys, lease.stale
         record.tally.enter(Entry(wanted, lease, ready, was_descheduled))
-        self._put(Ask(record.name, wanted, lease.keys, next(self._serials), tally=record.tally))
+        put = self._put if lease.stale or meter.can_wait else self._put_quietly
+        put(Ask(record.name, wanted, lease.keys, next(self._serials), tally=record.tally))
         return lease
 
     def _release(self, lease: Lease) -> None:
@@ -178,7 +183,7 @@ class _Meter:
     """
 
     def __init__(self, *, can_wait: bool) -> None:
-        self._can_wait = can_wait
+        self.can_wait = can_wait
         self._switches = _switches() if can_wait else 0
         self._on_core_s = time.thread_time()  # exact; the usage's own times move in ticks of milliseconds
         self.begin_s = time.perf_counter()
@@ -187,7 +192,7 @@ class _Meter:
         return (time.perf_counter() - self.begin_s) * 1e3
 
     def was_descheduled(self) -> bool:
-        if self._can_wait:
+        if self.can_wait:
             return _switches() > self._switches
         return (time.thread_time() - self._on_core_s) * 1e3 <= STALL_MS
 
