@@ -18,8 +18,10 @@ from bench.revisit_metrics import psnr, sharpness
 from bench.revisit_returns import Return, given_returns, invented_returns, invented_visit
 from bench.revisit_walk import TURN_RAD, Walk, generated, glance, guided, is_invented, rendered, walk
 from models.rooms.model import RoomsModel
+from models.rooms.renderer import render
+from models.rooms.scene import Scene, make_scene
 from shared.controls import Controls
-from shared.pose import MOUSE_RAD_PER_COUNT
+from shared.pose import MOUSE_RAD_PER_COUNT, Pose
 
 Row = dict[str, Any]
 
@@ -60,7 +62,7 @@ def measure(model: RoomsModel, seed: int, asked: Asked, judge: Judge | None) -> 
             row.setdefault("novelty", []).append(novelty(model, seed, route, out, seeded, judge))
     row["returns"] = [_plain(found) for found in returns]
     if "diversity" in asked.parts:
-        row["diversity_psnr"] = diversity(model, seed)
+        row["diversity_psnr"], row["diversity_psnr_of_renderer"] = diversity(model, seed)
     return row
 
 
@@ -82,16 +84,29 @@ def novelty(model: RoomsModel, seed: int, route: str, out: Walk, seeded: Any, ju
     return found
 
 
-def diversity(model: RoomsModel, seed: int) -> float:
-    """Return how alike (PSNR) two noise seeds draw what lies more than 90 degrees from their common first view."""
-    state, memory, _ = glance(model, seed)
+def diversity(model: RoomsModel, seed: int) -> tuple[float, float]:
+    """Return how alike (PSNR) two noise seeds draw what lies more than 90 degrees from their common first view.
+
+    Beside it, how alike two rendered worlds are there that agree on the colours of the room, which the view gives away.
+    """
+    state, memory, scene = glance(model, seed)
     turn = (Controls(mouse_dx=TURN_RAD / MOUSE_RAD_PER_COUNT),) * model.frames_per_chunk
     walks: list[Walk] = []
     for noise_seed in (seed, seed + 1):
         paint = generated(model, memory.copy())
         walks.append(walk(model, replace(state, seed=noise_seed), _DIVERSITY_CHUNKS, lambda _: turn, paint))
     unseen = (np.arange(len(walks[0].frames)) + 1) * TURN_RAD > _UNSEEN_RAD
-    return float(psnr(walks[0].frames[unseen], walks[1].frames[unseen]).mean())
+    poses = walks[0].path[unseen]
+    true = [render(each, poses)[0] for each in (scene, _recoloured(make_scene(seed + 1), scene, state.pose))]
+    return float(psnr(walks[0].frames[unseen], walks[1].frames[unseen]).mean()), float(psnr(*true).mean())
+
+
+def _recoloured(scene: Scene, like: Scene, pose: Pose) -> Scene:
+    """Return a scene whose room at `pose` has the colours that it has in the scene `like`."""
+    room = scene.room[int(pose.z_m), int(pose.x_m)]
+    palette = scene.palette.copy()
+    palette[room] = like.palette[room]
+    return replace(scene, palette=palette)
 
 
 class Rows:

@@ -30,7 +30,8 @@ def summary(rows: Sequence[Row], gaps: Sequence[int]) -> dict[str, Any]:
         report["invented"] |= _detail(novelties)
         report |= _depth(novelties) | _opinions(novelties)
     if rows and "diversity_psnr" in rows[0]:
-        report["diversity_psnr"] = float(np.mean([row["diversity_psnr"] for row in rows]))
+        for name in ("diversity_psnr", "diversity_psnr_of_renderer"):
+            report[name] = float(np.mean([row[name] for row in rows]))
     report |= _gains(rows, parts)
     report |= _recalls(returns, parts)
     if parts:

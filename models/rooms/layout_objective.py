@@ -13,6 +13,7 @@ from torch.nn import functional
 from models.rooms.codebook import Codebook
 from models.rooms.dataset import Batch
 from models.rooms.geometry import mate_angles
+from models.rooms.grid import grid_facts
 from models.rooms.layout import LayoutNetwork
 from models.rooms.network import KeysValues, RoomsNetwork
 from models.rooms.objective import remember, with_context_noise
@@ -28,7 +29,7 @@ _LIKE_SHARE = 0.15  # of known patches show a code that is only nearly right
 _LIKE_NOISE = 0.35  # of the numbers of a patch that then finds its code
 _OWN_SHARE = 0.5  # of batches remember frames as this network draws them
 _OWN_HIDDEN = (0.1, 0.5)  # least and most of their patches that are drawn anew
-_BIN_WEIGHT, _PICTURE_WEIGHT, _DEPTH_WEIGHT = 0.5, 10.0, 0.2
+_BIN_WEIGHT, _PICTURE_WEIGHT, _DEPTH_WEIGHT = 0.5, 30.0, 0.2
 _ROUNDING = 0.02  # errors below this count as their square
 
 
@@ -63,7 +64,7 @@ def loss(layout: LayoutNetwork, teacher: Teacher, batch: Batch, *, has_own_conte
     rng = torch.Generator().manual_seed(batch.noise_seed)
     memory = batch.memory
     if has_own_context and memory.shape[1] and float(torch.rand(1, generator=rng)) < _OWN_SHARE:
-        memory = redrawn(layout, teacher, memory, rng)
+        memory = redrawn(layout, teacher, memory, batch.memory_poses, rng)
     targets = batch.targets.flatten(0, 1)
     is_known = known_patches(targets.shape[:2], rng)
     remembered = _remembered(teacher.drawing, batch, memory, rng)
@@ -96,19 +97,21 @@ def known_patches(shape: torch.Size, rng: torch.Generator) -> torch.Tensor:
 
 
 @torch.no_grad()
-def redrawn(layout: LayoutNetwork, teacher: Teacher, frames: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
-    """Return frames [B, M, N, CHANNELS] as the network itself draws them, with some patches drawn anew."""
+def redrawn(
+    layout: LayoutNetwork, teacher: Teacher, frames: torch.Tensor, poses: torch.Tensor, rng: torch.Generator
+) -> torch.Tensor:
+    """Return frames [B, M, N, CHANNELS] at poses [B, M, 3] as the network draws them, some patches drawn anew."""
     chunks = frames.flatten(0, 1)[:, None]  # a frame alone
     codes, bins = teacher.book.encode(chunks)
-    mates = Turn.by(mate_angles(torch.zeros(1, 1, 3)))
+    mates, facts = Turn.by(mate_angles(torch.zeros(1, 1, 3))), grid_facts(poses.flatten(0, 1)[:, None])
     least, most = _OWN_HIDDEN
     hidden_share = least + (most - least) * torch.rand(len(chunks), 1, 1, generator=rng)
     is_known = torch.rand(codes.shape, generator=rng) >= hidden_share
-    features = layout.look(teacher.book.decode(codes, bins), is_known, mates, [])[~is_known]
+    features = layout.look(teacher.book.decode(codes, bins), is_known, facts, mates, [])[~is_known]
     if len(features):
         codes[~is_known] = torch.multinomial(layout.code_logits(features).softmax(-1), 1, generator=rng)[:, 0]
         bins[~is_known] = layout.bin_logits(features, codes[~is_known]).argmax(-1)
-    features = layout.look(teacher.book.decode(codes, bins), torch.ones_like(is_known), mates, [])
+    features = layout.look(teacher.book.decode(codes, bins), torch.ones_like(is_known), facts, mates, [])
     return layout.finish(features).view(frames.shape)
 
 
@@ -143,9 +146,10 @@ def _compare(
     seen: Patches,
 ) -> Losses:
     targets = batch.targets.flatten(0, 1)
-    mates = Turn.by(mate_angles(batch.target_poses.flatten(0, 1)))
+    poses = batch.target_poses.flatten(0, 1)
+    mates, facts = Turn.by(mate_angles(poses)), grid_facts(poses)
     codes, bins = true
-    features = layout.look(teacher.book.decode(*seen), is_known, mates, remembered)
+    features = layout.look(teacher.book.decode(*seen), is_known, facts, mates, remembered)
     hidden = features[~is_known]
     wanted = codes[~is_known]
     logits = layout.code_logits(hidden)

@@ -30,6 +30,7 @@ from models.rooms import retrieval, steering
 from models.rooms.checkpoint import WEIGHTS, load_layout_weights, load_refiner_weights, load_weights
 from models.rooms.codebook import Codebook
 from models.rooms.cover import Cover, cover_of, shown_share, without_holes
+from models.rooms.grid import fine_facts
 from models.rooms.key_views import key_poses
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_sampling import Inventor, invent
@@ -242,17 +243,17 @@ class RoomsModel:
         return Step(after, self._block(left) if left else None, timings_ms)
 
     def _frames(self, chunk: WindowChunk) -> Generator[DrawnFrame, None, None]:
-        pictures = ((self._decoded(chunk.latents) + 1.0) * 127.5).round().to(torch.uint8).numpy()
+        pictures = ((self._decoded(chunk.latents, chunk.poses) + 1.0) * 127.5).round().to(torch.uint8).numpy()
         for pose, picture in zip(chunk.poses, pictures, strict=True):
             yield DrawnFrame(picture, pose)
 
     @torch.no_grad()
-    def _decoded(self, latents: torch.Tensor) -> torch.Tensor:
+    def _decoded(self, latents: torch.Tensor, poses: tuple[Pose, ...]) -> torch.Tensor:
         """Return what is shown of latents [C, N, CHANNELS]: RGB [C, H, W, 3] in -1..1, refined where weights allow."""
         pictures = self.basis.decode(latents)
         if self.refiner is None:
             return pictures
-        return self.refiner(pictures.to(self.device)).cpu().clamp(-1.0, 1.0)
+        return self.refiner(pictures.to(self.device), fine_facts(planar(poses)).to(self.device)).cpu().clamp(-1.0, 1.0)
 
     def _block(self, chunk: WindowChunk) -> FreshBlock:
         points = chunk.points.flatten(0, 1).numpy()

@@ -1,5 +1,7 @@
 """The refiner: a small convolutional network that takes seams and soft edges off pictures. No scene; any thread.
 
+It is told where on the grid of rooms a view lies (`grid.py`), so that edges of tiles and walls run where they must.
+
 It changes only what is shown. Latents, blocks and states never see its output.
 F frames, H, W pixels; inside, [F, C, H/2, W/2] with channels last, which is what the CPU's convolutions run fastest in.
 """
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from models.rooms.grid import NUM_FINE
 from models.rooms.sizes import PATCH_PX
 
 WIDTH = 48
@@ -24,7 +27,7 @@ class Refiner(nn.Module):
 
     def __init__(self, width: int = WIDTH, hidden_layers: int = HIDDEN_LAYERS) -> None:
         super().__init__()
-        self.enter = nn.Conv2d(_PIXELS, width, 3, padding=1)
+        self.enter = nn.Conv2d(_PIXELS + NUM_FINE, width, 3, padding=1)
         self.phase = nn.Parameter(0.3 * torch.randn(width, _PHASES, _PHASES))  # where in its patch a position lies
         self.hidden = nn.ModuleList([nn.Conv2d(width, width, 3, padding=1) for _ in range(hidden_layers)])
         self.leave = nn.Conv2d(width, _PIXELS, 3, padding=1)
@@ -33,10 +36,13 @@ class Refiner(nn.Module):
             nn.init.zeros_(cast(torch.Tensor, layer.bias))
         nn.init.zeros_(self.leave.weight)
 
-    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Return refined RGB [F, H, W, 3] float32 of RGB [F, H, W, 3] float32, both about -1..1."""
+    def forward(self, pictures: torch.Tensor, fine: torch.Tensor) -> torch.Tensor:
+        """Return refined RGB [F, H, W, 3] float32 of RGB [F, H, W, 3] float32, both about -1..1.
+
+        `fine` [F, NUM_FINE, H/2, W/2] are the `fine_facts` of the frames' poses.
+        """
         folded = functional.pixel_unshuffle(pictures.permute(0, 3, 1, 2), _FOLD)
-        x = self.enter(folded.to(self.phase.dtype, memory_format=torch.channels_last))
+        x = self.enter(torch.cat([folded, fine], dim=1).to(self.phase.dtype, memory_format=torch.channels_last))
         rows, columns = x.shape[-2] // _PHASES, x.shape[-1] // _PHASES
         x = x + self.phase.repeat(1, rows, columns)
         for layer in self.hidden:

@@ -19,15 +19,19 @@ from torch.nn import functional
 from models.rooms.checkpoint import (
     WEIGHTS,
     add_refiner,
+    load_layout_weights,
     load_refiner_weights,
     load_tensors,
     load_weights,
     save_tensors,
 )
+from models.rooms.grid import fine_facts
+from models.rooms.layout import LayoutNetwork
+from models.rooms.layout_sampling import Inventor
 from models.rooms.network import RoomsNetwork
 from models.rooms.patches import PatchBasis
 from models.rooms.refiner import Refiner
-from models.rooms.refiner_pairs import Group, Pool, make_group
+from models.rooms.refiner_pairs import Group, Painters, Pairs, Pool, make_group
 from models.rooms.sizes import FIRST_HELD_OUT_SEED, PATCH_PX
 
 _LEARNING_RATE = 3e-3
@@ -54,11 +58,11 @@ class RefinerTrainer:
             self.refiner.load_state_dict(start)
         self._adam = torch.optim.AdamW(self.refiner.parameters(), lr=_LEARNING_RATE, betas=(0.9, 0.98))
 
-    def train(self, pictures: torch.Tensor, rendered: torch.Tensor, rate_share: float = 1.0) -> float:
+    def train(self, pairs: Pairs, rate_share: float = 1.0) -> float:
         """Take one step with this share of the learning rate; return the loss."""
         with torch.autocast("cpu", torch.bfloat16):
-            refined = self.refiner(pictures)
-        value = loss(refined, pictures, rendered)
+            refined = self.refiner(pairs.pictures, pairs.fine)
+        value = loss(refined, pairs.pictures, pairs.rendered)
         self._adam.zero_grad()
         value.backward()
         torch.nn.utils.clip_grad_norm_(self.refiner.parameters(), 1.0)
@@ -120,20 +124,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(trainer: RefinerTrainer, weights: Path, out: Path, duration_s: float) -> None:
     """Train for `duration_s`; leaves checkpoints in `out`, and beside each the weights together with the refiner."""
-    network, basis = _drawing_network(weights)
+    painters = _painters(weights)
     digest = hashlib.blake2b(weights.read_bytes(), digest_size=4).hexdigest()
-    pool = Pool(network, basis, trainer.seed, out / f"pairs-{digest}")
-    held_out = make_group(network, basis, FIRST_HELD_OUT_SEED + np.arange(_CHECK_WORLDS), np.random.default_rng(7))
+    pool = Pool(painters, trainer.seed, out / f"pairs-{digest}")
+    held_out = make_group(painters, FIRST_HELD_OUT_SEED + np.arange(_CHECK_WORLDS), np.random.default_rng(7))
     start_s = saved_s = time.monotonic()
     total = 0.0
     while (left_s := start_s + duration_s - time.monotonic()) > 0.0:
-        pictures, rendered = pool.batch(trainer.step)
-        total += trainer.train(pictures, rendered, min(1.0, left_s / (duration_s * _DECAY_SHARE)))
+        total += trainer.train(pool.batch(trainer.step), min(1.0, left_s / (duration_s * _DECAY_SHARE)))
         if trainer.step % _LOG_STEPS == 0:
             log.info("step=%d loss=%.5f", trainer.step, total / _LOG_STEPS)
             total = 0.0
         if trainer.step % _CHECK_STEPS == 0:
-            log.info("step=%d %s", trainer.step, check(trainer.refiner, basis, held_out))
+            log.info("step=%d %s", trainer.step, check(trainer.refiner, painters.basis, held_out))
         if time.monotonic() - saved_s > _CHECKPOINT_S:
             _save(trainer, weights, out)
             saved_s = time.monotonic()
@@ -146,8 +149,9 @@ def check(refiner: Refiner, basis: PatchBasis, group: Group) -> str:
     """Return PSNR, seams and sharpness of the pictures as decoded and as refined, beside the renderer's."""
     rendered = group.rendered.float() / 127.5 - 1.0
     decoded = basis.decode(group.drawn.float())
+    refined = refiner(decoded, fine_facts(group.poses)).clamp(-1.0, 1.0)
     parts: list[str] = []
-    for name, pictures in (("decoded", decoded), ("refined", refiner(decoded).clamp(-1.0, 1.0))):
+    for name, pictures in (("decoded", decoded), ("refined", refined)):
         psnr = -10 * ((pictures - rendered) / 2).square().mean((1, 2, 3)).log10().mean()
         sharp = sharpness(pictures) / sharpness(rendered)
         parts.append(f"{name}: psnr={psnr:.2f} seams={seam_ratio(pictures):.3f} sharpness={sharp:.3f}")
@@ -188,11 +192,17 @@ def _size(error: torch.Tensor) -> torch.Tensor:
     return (error.square() + _ROUNDING**2).sqrt()
 
 
-def _drawing_network(weights: Path) -> tuple[RoomsNetwork, PatchBasis]:
+def _painters(weights: Path) -> Painters:
     tensors, basis = load_weights(weights)
     network = RoomsNetwork()
     network.load_state_dict(tensors)
-    return network.requires_grad_(False).bfloat16().eval(), basis
+    network.requires_grad_(False).bfloat16().eval()
+    found = load_layout_weights(weights)
+    if found is None:
+        return Painters(network, basis)
+    layout = LayoutNetwork()
+    layout.load_state_dict(found[0])
+    return Painters(network, basis, Inventor(layout.requires_grad_(False).bfloat16().eval(), found[1]))
 
 
 def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -40,6 +40,7 @@ def test_the_command_writes_every_key_of_the_contract(tmp_path, capsys):
     assert 0.05 < invented["sharpness_ratio"] < 3.0
     assert len(invented["sharpness_by_quarter"]) == 4
     assert 5.0 < report["diversity_psnr"] < 40.0
+    assert 5.0 < report["diversity_psnr_of_renderer"] < 60.0
     assert report["gain_psnr"]["low"] <= report["gain_psnr"]["mean"] <= report["gain_psnr"]["high"]
     assert 0.0 <= report["recall_at_1"]["paged"] <= 1.0
     assert 0.0 <= report["geometry_rel_error"] < 0.5

@@ -48,6 +48,7 @@ def row(seed, paged=30.0, window=16.0):
             }
         ],
         "diversity_psnr": 15.0 + seed,
+        "diversity_psnr_of_renderer": 20.0 + seed,
     }
 
 
@@ -59,6 +60,7 @@ def test_every_key_of_the_contract_is_there_with_its_known_value():
     assert report["geometry_rel_error"] == pytest.approx(0.02)
     assert report["classifier_accuracy"] == pytest.approx((0.75 + 0.5) / 2)
     assert report["diversity_psnr"] == pytest.approx(15.5)
+    assert report["diversity_psnr_of_renderer"] == pytest.approx(20.5)
     assert report["recall_at_1"]["paged"] == 1.0
     assert report["recall_at_1"]["window"] == 0.0
     assert report["gain_psnr"]["mean"] == pytest.approx(15.0)

@@ -10,6 +10,7 @@ from models.base import RecalledBlock
 from models.rooms.attention import attend
 from models.rooms.checkpoint import WEIGHTS, add_layout, load_layout_weights, load_weights
 from models.rooms.codebook import NUM_CODES
+from models.rooms.grid import grid_facts
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_objective import known_patches
 from models.rooms.layout_sampling import decided, picked
@@ -81,10 +82,11 @@ def test_what_hidden_patches_show_cannot_be_seen(teacher):
     layout = LayoutNetwork(64, 2)
     latents, is_known = torch.randn(1, 2, TOKENS, CHANNELS), torch.rand(1, 2, TOKENS) < 0.5
     changed = torch.where(is_known[..., None], latents, torch.randn(latents.shape))
-    mates = mates_of(CAMERAS)
-    assert torch.equal(layout.look(latents, is_known, mates, []), layout.look(changed, is_known, mates, []))
-    other = layout.look(latents.flip(2), is_known, mates, [])
-    assert not torch.equal(layout.look(latents, is_known, mates, []), other)
+    facts, mates = grid_facts(CAMERAS)[None], mates_of(CAMERAS)
+    seen = layout.look(latents, is_known, facts, mates, [])
+    assert torch.equal(seen, layout.look(changed, is_known, facts, mates, []))
+    other = layout.look(latents.flip(2), is_known, facts, mates, [])
+    assert not torch.equal(seen, other)
 
 
 def test_fixed_memory_gets_no_gradient_and_changes_none():
@@ -103,11 +105,18 @@ def test_fixed_memory_gets_no_gradient_and_changes_none():
 
 
 def test_sure_patches_are_decided_at_once_and_all_in_the_last_pass():
-    doubt = torch.tensor([0.0, 3.0, 0.0, 3.0, 3.0, 0.0])
-    assert sorted(decided(doubt, 3).tolist()) in ([0, 1, 2, 5], [0, 2, 3, 5], [0, 2, 4, 5])
-    assert sorted(decided(doubt, 1).tolist()) == [0, 1, 2, 3, 4, 5]
-    assert len(decided(torch.tensor([5.0]), 3)) == 1
-    assert len(decided(torch.tensor([2.0, 9.0]), 9)) == 1
+    doubt, even = torch.tensor([0.0, 3.0, 0.0, 3.0, 3.0, 0.0]), torch.full((6,), 0.5)
+    assert sorted(decided(doubt, even, 3).tolist()) in ([0, 1, 2, 5], [0, 2, 3, 5], [0, 2, 4, 5])
+    assert sorted(decided(doubt, even, 1).tolist()) == [0, 1, 2, 3, 4, 5]
+    assert len(decided(torch.tensor([5.0]), torch.tensor([0.9]), 3)) == 1
+    assert len(decided(torch.tensor([2.0, 9.0]), torch.tensor([0.9, 0.1]), 9)) == 1
+
+
+def test_chance_may_let_a_surer_patch_wait_but_not_a_sure_one_for_long():
+    doubt = torch.tensor([1.0, 2.0, 9.0])
+    assert decided(doubt, torch.tensor([0.9, 0.1, 0.5]), 6).tolist() == [1]
+    assert decided(doubt, torch.tensor([0.1, 0.9, 0.5]), 6).tolist() == [0]
+    assert 2 not in decided(doubt, torch.tensor([0.9, 0.9, 0.0]), 2).tolist()
 
 
 def test_an_unlikely_choice_is_never_picked():
@@ -184,8 +193,8 @@ def test_the_layout_network_reads_what_the_drawing_network_wrote(teacher):
         kept = teacher.drawing.encode(latents, torch.zeros(2))
         remembered = [(torch.rand(2, 1, 5, 64).bfloat16(),) * 2 for _ in kept]
         hidden = torch.zeros(1, 2, TOKENS, dtype=torch.bool)
-        alone = layout.look(latents[None], hidden, mates_of(CAMERAS), [])
-        together = layout.look(latents[None], hidden, mates_of(CAMERAS), remembered)
+        alone = layout.look(latents[None], hidden, grid_facts(CAMERAS)[None], mates_of(CAMERAS), [])
+        together = layout.look(latents[None], hidden, grid_facts(CAMERAS)[None], mates_of(CAMERAS), remembered)
     assert turned(teacher.drawing, CAMERAS, []) == []
     assert not torch.equal(alone, together)
 

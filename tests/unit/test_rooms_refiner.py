@@ -5,15 +5,20 @@ import pytest
 import torch
 
 from models.rooms.checkpoint import WEIGHTS, add_refiner, load_refiner_weights, load_weights
+from models.rooms.grid import fine_facts
+from models.rooms.layout import LayoutNetwork
+from models.rooms.layout_sampling import Inventor
 from models.rooms.model import RoomsModel
 from models.rooms.network import RoomsNetwork
 from models.rooms.refiner import Refiner
-from models.rooms.refiner_pairs import Pool, training_group
+from models.rooms.refiner_pairs import Painters, Pool, training_group
 from models.rooms.train import train_basis
+from models.rooms.train_layout import training_book
 from models.rooms.train_refiner import RefinerTrainer, loss, seam_ratio, sharpness
 from shared.controls import Controls
 
 RIGHT = (Controls(mouse_dx=60.0),) * 2
+FINE = fine_facts(torch.tensor([[3.0, 3.0, 0.2], [2.2, 4.1, 2.0]]))
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +26,7 @@ def drawing():
     torch.manual_seed(0)
     network = RoomsNetwork(64, 2)
     torch.nn.init.normal_(network.leave.weight, std=0.05)
-    return network.bfloat16().eval(), train_basis(0, 4)
+    return Painters(network.bfloat16().eval(), train_basis(0, 4))
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +45,9 @@ def pictures(frames):
     return torch.rand(frames, 64, 96, 3, generator=torch.Generator().manual_seed(frames)) * 2 - 1
 
 
-def run(trainer, network, basis, folder, steps):
-    pool = Pool(network, basis, trainer.seed, folder, num_worlds=1, num_frames=2)
-    losses = [trainer.train(*pool.batch(trainer.step)) for _ in range(steps)]
+def run(trainer, painters, folder, steps):
+    pool = Pool(painters, trainer.seed, folder, num_worlds=1, num_frames=2)
+    losses = [trainer.train(pool.batch(trainer.step)) for _ in range(steps)]
     pool.close()
     return losses
 
@@ -50,16 +55,18 @@ def run(trainer, network, basis, folder, steps):
 def test_a_new_refiner_changes_nothing_and_is_small():
     refiner = Refiner()
     assert sum(parameter.numel() for parameter in refiner.parameters()) < 150_000
-    assert torch.equal(refiner(pictures(2)), pictures(2))
+    assert torch.equal(refiner(pictures(2), FINE), pictures(2))
 
 
 def test_a_refined_picture_does_not_depend_on_its_mates(weights):
     refiner = Refiner()
     refiner.load_state_dict(load_refiner_weights(weights / "refined.safetensors"))
-    both = refiner(pictures(2))
+    both = refiner(pictures(2), FINE)
     assert not torch.equal(both, pictures(2))
     for index in range(2):
-        assert torch.allclose(refiner(pictures(2)[index : index + 1])[0], both[index], atol=1e-4)
+        alone = refiner(pictures(2)[index : index + 1], FINE[index : index + 1])[0]
+        assert torch.allclose(alone, both[index], atol=1e-4)
+    assert not torch.equal(refiner(pictures(2), FINE.flip(0)), both)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -98,28 +105,39 @@ def test_a_refiner_is_added_replaced_and_taken_away_beside_the_network(weights, 
 
 
 def test_a_group_is_a_function_of_seed_and_number(drawing):
-    first, again = training_group(*drawing, 3, 1, num_worlds=2), training_group(*drawing, 3, 1, num_worlds=2)
-    other = training_group(*drawing, 3, 2, num_worlds=2)
-    for name in ("drawn", "given", "rendered"):
+    first, again = training_group(drawing, 3, 1, num_worlds=2), training_group(drawing, 3, 1, num_worlds=2)
+    other = training_group(drawing, 3, 2, num_worlds=2)
+    for name in ("drawn", "given", "rendered", "poses"):
         assert torch.equal(getattr(first, name), getattr(again, name)), name
         assert not torch.equal(getattr(first, name), getattr(other, name)), name
 
 
+def test_half_of_the_samples_are_drawn_by_the_layout_network_where_there_is_one(drawing):
+    torch.manual_seed(4)
+    layout = LayoutNetwork(64, 2).bfloat16().eval()
+    torch.nn.init.normal_(layout.leave.weight, std=0.05)
+    book = training_book(drawing.basis, 0, 8)
+    both = training_group(Painters(drawing.network, drawing.basis, Inventor(layout, book)), 3, 1, num_worlds=4)
+    alone = training_group(drawing, 3, 1, num_worlds=4)
+    assert torch.equal(both.poses, alone.poses)
+    assert not torch.equal(both.drawn, alone.drawn)
+
+
 def test_the_encoded_frames_of_a_group_show_what_is_rendered(drawing):
-    group = training_group(*drawing, 3, 1, num_worlds=2)
-    shown = drawing[1].decode(group.given.float())
+    group = training_group(drawing, 3, 1, num_worlds=2)
+    shown = drawing.basis.decode(group.given.float())
     assert (shown - (group.rendered.float() / 127.5 - 1.0)).abs().mean() < 0.03
 
 
 def test_a_resumed_run_ends_with_the_same_weights(drawing, tmp_path):
     whole = RefinerTrainer(5)
-    losses = run(whole, *drawing, tmp_path / "one", 20)
+    losses = run(whole, drawing, tmp_path / "one", 20)
     first = RefinerTrainer(5)
-    run(first, *drawing, tmp_path / "two", 9)
+    run(first, drawing, tmp_path / "two", 9)
     first.save(tmp_path / "checkpoint.safetensors")
     second = RefinerTrainer.resume(tmp_path / "checkpoint.safetensors")
     assert second.step == 9
-    assert run(second, *drawing, tmp_path / "two", 11) == losses[9:]
+    assert run(second, drawing, tmp_path / "two", 11) == losses[9:]
     for name, tensor in whole.refiner.state_dict().items():
         assert torch.equal(tensor, second.refiner.state_dict()[name]), name
 
