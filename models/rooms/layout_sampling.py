@@ -1,12 +1,13 @@
 """Inventing a chunk: what hidden patches show is decided code by code, in a few passes, then the picture is finished.
 
-A pass decides patches that memory and the patches decided so far leave little open, as many as hold an equal share of
-the uncertainty that is left; so what memory shows is decided at once, and what is new takes all passes. Chance has a
-part in which come first: where the surest always do, walls are plain before a picture could hang there. Chances are a
+A pass decides at once what memory and the patches decided so far leave hardly open. Of the others it decides patches
+that lie far apart, few at first: neighbours that are decided together know nothing of each other, so half a picture
+would hang on a wall; and where the surest come first, a wall is plain before a picture could hang there. Chances are a
 pure function of (seed, chunk index, pass). No scene; engine thread.
 C frames, N patches, K codes, H hidden patches.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,12 +18,18 @@ from models.rooms.grid import grid_facts
 from models.rooms.layout import LayoutNetwork
 from models.rooms.remembered import Remembered
 from models.rooms.sampling import chances, mates_of, turned
-from models.rooms.sizes import TOKENS
+from models.rooms.sizes import COLUMNS, TOKENS
 
 PASSES = 2  # that decide; one more finishes
 KEY_PASSES = 8  # the same, of a key view
 FIRST_PASS, FIRST_KEY_PASS = 1000, 2000  # pass numbers apart from those of the drawing network
-_ORDER_NATS = 3.0  # of doubt, up to which chance may let a patch wait
+_TURNS_PASS = 999  # after the last of a chunk, for whose turn it is
+_SURE_NATS = 0.3  # of doubt: a patch of less need not wait
+_SPREAD = (
+    0.7548776662,
+    0.5698402910,
+)  # a step in the sequence for a column and a row: R2 (Roberts, 2018), evenly far apart
+_SPREAD_FRAME = 0.5  # the same, for a frame
 _MOST_CHOICES = 64  # that are looked at
 _LIKELY = 0.99  # of the probability: codes beyond are never chosen
 _SHARPEN = 1.0  # of the logits of codes: a little less chance than there is
@@ -61,13 +68,14 @@ def invent(
         latents = book.decode(codes, bins).view(1, len(cameras), TOKENS, -1)
         return layout.look(latents, is_known.view(latents.shape[:3]), facts, mates, remembered).flatten(0, 2)
 
+    turns = _turns(len(cameras), seed, chunk_index, first_pass).to(device)
     for number in range(passes):
         hidden = (~is_known).nonzero()[:, 0]
         features = look()[hidden]
         log_share = layout.code_logits(features).log_softmax(-1)
         doubt = -(log_share.exp() * log_share).sum(-1)  # [H], nats
-        dice = torch.rand(3, len(codes), generator=chances(seed, chunk_index, first_pass + number)).to(device)
-        first = decided(doubt, dice[2, hidden], passes - number)
+        dice = torch.rand(2, len(codes), generator=chances(seed, chunk_index, first_pass + number)).to(device)
+        first = decided(doubt, turns[hidden], number, passes)
         chosen, features = hidden[first], features[first]
         codes[chosen] = picked(_SHARPEN * log_share[first], dice[0, chosen])
         bins[chosen] = picked(layout.bin_logits(features, codes[chosen]), dice[1, chosen])
@@ -89,15 +97,26 @@ def finished(
     return layout.finish(layout.look(seen, is_known, facts, mates, turned(layout, cameras, memory))).view(latents.shape)
 
 
-def decided(doubt: torch.Tensor, dice: torch.Tensor, passes_left: int) -> torch.Tensor:
-    """Return the patches to decide now, of doubts [H] in nats and dice [H] in 0..1: one at least.
+def decided(doubt: torch.Tensor, turns: torch.Tensor, number: int, passes: int) -> torch.Tensor:
+    """Return the patches to decide in pass `number` from 0, of doubts [H] in nats and turns [H] in 0..1.
 
-    They are the first with an equal share of all doubt, the surer ones and the luckier ones before the others.
+    They are all that are sure, and of the others those whose turn comes first: so many that what stays open falls with
+    the cosine (MaskGIT, Chang et al. 2022, section 3.2), at least one, in the last pass all.
     """
-    order = (doubt + _ORDER_NATS * dice).argsort(stable=True)
-    total = doubt[order].cumsum(0)
-    num = int((total <= total[-1] / passes_left).sum()) if passes_left > 1 else len(order)
-    return order[: max(1, num)]
+    is_open = doubt > _SURE_NATS
+    num_open = int(is_open.sum())
+    stays, stayed = (math.cos(math.pi / 2 * n / passes) for n in (number + 1, number))
+    num = num_open if number + 1 == passes else max(1, round(num_open * (1.0 - stays / stayed)))
+    order = torch.where(is_open, turns, -1.0).argsort(stable=True)
+    return order[: len(doubt) - num_open + num]
+
+
+def _turns(frames: int, seed: int, chunk_index: int, first_pass: int) -> torch.Tensor:
+    """Return whose turn comes when [C*N], in 0..1; those that follow each other lie apart, chance says who begins."""
+    column, row = torch.arange(TOKENS) % COLUMNS, torch.arange(TOKENS) // COLUMNS
+    places = column * _SPREAD[0] + row * _SPREAD[1] + torch.arange(frames)[:, None] * _SPREAD_FRAME
+    begins = torch.rand(1, generator=chances(seed, chunk_index, first_pass + _TURNS_PASS))
+    return torch.remainder(places.flatten() + begins, 1.0)
 
 
 def picked(logits: torch.Tensor, dice: torch.Tensor) -> torch.Tensor:

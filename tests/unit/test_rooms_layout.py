@@ -13,7 +13,7 @@ from models.rooms.codebook import NUM_CODES
 from models.rooms.grid import grid_facts
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_objective import known_patches
-from models.rooms.layout_sampling import decided, picked
+from models.rooms.layout_sampling import _turns, decided, picked
 from models.rooms.model import RoomsModel
 from models.rooms.network import RoomsNetwork
 from models.rooms.patches import CHANNELS
@@ -105,18 +105,32 @@ def test_fixed_memory_gets_no_gradient_and_changes_none():
 
 
 def test_sure_patches_are_decided_at_once_and_all_in_the_last_pass():
-    doubt, even = torch.tensor([0.0, 3.0, 0.0, 3.0, 3.0, 0.0]), torch.full((6,), 0.5)
-    assert sorted(decided(doubt, even, 3).tolist()) in ([0, 1, 2, 5], [0, 2, 3, 5], [0, 2, 4, 5])
-    assert sorted(decided(doubt, even, 1).tolist()) == [0, 1, 2, 3, 4, 5]
-    assert len(decided(torch.tensor([5.0]), torch.tensor([0.9]), 3)) == 1
-    assert len(decided(torch.tensor([2.0, 9.0]), torch.tensor([0.9, 0.1]), 9)) == 1
+    doubt, turns = torch.tensor([0.0, 3.0, 0.1, 3.0, 3.0, 0.0]), torch.tensor([0.9, 0.5, 0.8, 0.2, 0.7, 0.1])
+    assert sorted(decided(doubt, turns, 0, 8).tolist()) == [0, 2, 3, 5]
+    assert sorted(decided(doubt, turns, 7, 8).tolist()) == [0, 1, 2, 3, 4, 5]
+    assert decided(torch.tensor([5.0]), torch.tensor([0.9]), 0, 8).tolist() == [0]
 
 
-def test_chance_may_let_a_surer_patch_wait_but_not_a_sure_one_for_long():
-    doubt = torch.tensor([1.0, 2.0, 9.0])
-    assert decided(doubt, torch.tensor([0.9, 0.1, 0.5]), 6).tolist() == [1]
-    assert decided(doubt, torch.tensor([0.1, 0.9, 0.5]), 6).tolist() == [0]
-    assert 2 not in decided(doubt, torch.tensor([0.9, 0.9, 0.0]), 2).tolist()
+def test_few_open_patches_are_decided_at_first_and_more_later():
+    doubt, turns = torch.full((96,), 2.0), torch.linspace(0.0, 0.99, 96)
+    nums = []
+    for number in range(8):
+        first = decided(doubt, turns, number, 8)
+        nums.append(len(first))
+        doubt, turns = doubt[len(first) :], turns[len(first) :]
+    assert sum(nums) == 96
+    assert nums[0] <= 3
+    assert nums == sorted(nums)
+
+
+def test_patches_whose_turns_follow_each_other_lie_apart():
+    turns = _turns(1, 5, 7, 1000)
+    assert torch.equal(turns, _turns(1, 5, 7, 1000))
+    assert not torch.equal(turns, _turns(1, 5, 8, 1000))
+    first = turns.argsort()[:8]
+    rows, columns = first // 12, first % 12
+    apart = torch.cdist(torch.stack([rows, columns], 1).float(), torch.stack([rows, columns], 1).float())
+    assert apart[~torch.eye(8, dtype=torch.bool)].min() >= 2.0
 
 
 def test_an_unlikely_choice_is_never_picked():
