@@ -6,6 +6,7 @@ choosing and measuring are disjoint, and none of them is one that rooms was trai
 """
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ from models.rooms.model import RoomsModel
 
 TRAIN_SEED, CHOOSE_SEED, TEST_SEED = 840_000, 845_000, 900_000
 ROUTE = "out-and-back"
+_ROOT = Path(__file__).parent.parent
+_SOURCES = ("bench/revisit*.py", "models/rooms/*.py")
 _BATCH = 48  # half invented, half rendered
 _RATE = 2e-3
 _CHECKS = 12  # in a training: the best of these on the worlds for choosing is kept
@@ -42,7 +45,7 @@ class Pictures:
 
     @classmethod
     def of_worlds(cls, model: RoomsModel, seeds: Sequence[int], num_chunks: int, folder: Path) -> "Pictures":
-        """Return the pictures of all worlds; those that a stopped run drew with these weights are read again."""
+        """Return the pictures of all worlds; what a stopped run drew with these weights and this code is read again."""
         parts = [_kept(model, seed, num_chunks, folder) for seed in seeds]
         return cls(np.concatenate([part.invented for part in parts]), np.concatenate([part.rendered for part in parts]))
 
@@ -101,7 +104,7 @@ def _batch(pictures: Pictures, rng: np.random.Generator) -> tuple[torch.Tensor, 
 
 
 def _kept(model: RoomsModel, seed: int, num_chunks: int, folder: Path) -> Pictures:
-    path = folder / model.fingerprint / f"{seed}-{num_chunks}.safetensors"
+    path = folder / _drawn_by(model) / f"{seed}-{num_chunks}.safetensors"
     if path.exists():
         tensors, _ = load_tensors(path)
         return Pictures(*(_frames(tensors[name]) for name in ("invented", "rendered")))
@@ -109,6 +112,14 @@ def _kept(model: RoomsModel, seed: int, num_chunks: int, folder: Path) -> Pictur
     save_tensors(path, {"invented": torch.from_numpy(found.invented), "rendered": torch.from_numpy(found.rendered)})
     print(f"world {seed}: {len(found.invented)} invented, {len(found.rendered)} rendered", file=sys.stderr, flush=True)
     return found
+
+
+def _drawn_by(model: RoomsModel) -> str:
+    """Return a name for these weights and the code that draws and renders with them."""
+    told = hashlib.blake2b(model.fingerprint.encode(), digest_size=16)
+    for source in sorted(path for pattern in _SOURCES for path in _ROOT.glob(pattern)):
+        told.update(source.read_bytes())
+    return told.hexdigest()
 
 
 def _frames(tensor: torch.Tensor) -> NDArray[np.uint8]:
