@@ -24,12 +24,12 @@ from bench.report import command_line, write_report
 from bench.revisit_metrics import Frames
 from bench.revisit_returns import invented_visit
 from bench.revisit_walk import glance, guided, is_invented, rendered, walk
+from bench.sources import with_sources
 from models.rooms.checkpoint import WEIGHTS, load_tensors, save_tensors
 from models.rooms.model import RoomsModel
 
 TRAIN_SEED, CHOOSE_SEED, TEST_SEED = 840_000, 845_000, 900_000
 ROUTE = "out-and-back"
-_ROOT = Path(__file__).parent.parent
 _SOURCES = ("bench/revisit*.py", "models/rooms/*.py")
 _BATCH = 48  # half invented, half rendered
 _RATE = 2e-3
@@ -116,10 +116,7 @@ def _kept(model: RoomsModel, seed: int, num_chunks: int, folder: Path) -> Pictur
 
 def _drawn_by(model: RoomsModel) -> str:
     """Return a name for these weights and the code that draws and renders with them."""
-    told = hashlib.blake2b(model.fingerprint.encode(), digest_size=16)
-    for source in sorted(path for pattern in _SOURCES for path in _ROOT.glob(pattern)):
-        told.update(source.read_bytes())
-    return told.hexdigest()
+    return with_sources(hashlib.blake2b(model.fingerprint.encode(), digest_size=16), _SOURCES).hexdigest()
 
 
 def _frames(tensor: torch.Tensor) -> NDArray[np.uint8]:

@@ -17,6 +17,7 @@ from bench.revisit_geometry import depth_errors
 from bench.revisit_metrics import psnr, sharpness
 from bench.revisit_returns import Return, given_returns, invented_returns, invented_visit
 from bench.revisit_walk import TURN_RAD, Walk, generated, glance, guided, is_invented, rendered, walk
+from bench.sources import with_sources
 from models.rooms.model import RoomsModel
 from models.rooms.renderer import render
 from models.rooms.scene import Scene, make_scene
@@ -27,7 +28,6 @@ Row = dict[str, Any]
 
 _DIVERSITY_CHUNKS = 10
 _UNSEEN_RAD = np.pi / 2  # a field of view: nothing of the first view is left in sight
-_ROOT = Path(__file__).parent.parent
 _SOURCES = ("bench/revisit*.py", "bench/classifier_network.py", "models/rooms/*.py", "server/pager/codec.py")
 
 
@@ -117,9 +117,7 @@ class Rows:
         told = hashlib.blake2b(json.dumps(asdict(asked)).encode(), digest_size=16)
         told.update(model.fingerprint.encode() + str(model.dtype).encode())
         told.update(b"" if judge is None else judge.fingerprint.encode())
-        for source in sorted(path for pattern in _SOURCES for path in _ROOT.glob(pattern)):
-            told.update(source.read_bytes())
-        self._key = told.hexdigest()
+        self._key = with_sources(told, _SOURCES).hexdigest()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 

@@ -22,17 +22,16 @@ from models.rooms.checkpoint import (
     load_layout_weights,
     load_refiner_weights,
     load_tensors,
-    load_weights,
     save_tensors,
 )
 from models.rooms.grid import fine_facts
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_sampling import Inventor
-from models.rooms.network import RoomsNetwork
 from models.rooms.patches import PatchBasis
 from models.rooms.refiner import Refiner
 from models.rooms.refiner_pairs import Group, Painters, Pairs, Pool, make_group
 from models.rooms.sizes import FIRST_HELD_OUT_SEED, PATCH_PX
+from models.rooms.train_layout import drawing_network
 
 _LEARNING_RATE = 3e-3
 _WARMUP_STEPS = 50
@@ -193,10 +192,7 @@ def _size(error: torch.Tensor) -> torch.Tensor:
 
 
 def _painters(weights: Path) -> Painters:
-    tensors, basis = load_weights(weights)
-    network = RoomsNetwork()
-    network.load_state_dict(tensors)
-    network.requires_grad_(False).bfloat16().eval()
+    network, basis = drawing_network(weights)
     found = load_layout_weights(weights)
     if found is None:
         return Painters(network, basis)
