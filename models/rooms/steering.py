@@ -1,7 +1,7 @@
 """How controls move the camera, and what stops it: walls, as far as the model itself has drawn them. Pure numpy.
 
 A wall cell is a square of CELL_M of the floor plan that holds something at body height. Cells come from the depth that
-the model drew, never from a scene. Engine thread.
+the model drew, never from a scene; a frame that sees through a cell takes it away again. Engine thread.
 """
 
 import math
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.base import Array
-from models.rooms.sizes import COLUMNS, ROWS
+from models.rooms.geometry import RIGHT
+from models.rooms.sizes import COLUMNS, FAR_M, ROWS
 from shared.controls import Controls
 from shared.pose import Motion, Pose, advance
 
@@ -21,17 +22,19 @@ REACH_M = 0.34  # nearer than this to a wall, the camera does not come
 _MEMORY_M = 5.0  # wall cells farther away than this are dropped
 _MAX_CELLS = 4096
 _BODY_M = (0.14, 0.84)  # heights that stop the camera
-_SEEN_M = 3.0  # points farther away are too coarse to be walls
+_SEEN_M = 2.0  # points farther away are too coarse to be walls
 _STANDING_M = 0.24  # where the camera has stood there is no wall
-_EDGE_SHARE = 0.15  # a column between two such jumps of depth is a mixture, not a thing
+_EDGE, _SLANT = 0.15, 0.05  # log depth: a column that lies between both beside it, so far from them, mixes the two
+_BEHIND = 0.2  # log depth: what is seen so much farther away than a cell shows that the cell is empty
 
 Cells = NDArray[np.int32]  # [n, 2], x and z in units of CELL_M
 NO_CELLS: Cells = np.zeros((0, 2), np.int32)
+_ACROSS = RIGHT[:COLUMNS].double().numpy()  # [COLUMNS], how far right a column's ray goes for each metre ahead
 
 
 def steered(pose: Pose, controls: Sequence[Controls], motion: Motion, dt_s: float, walls: Cells) -> tuple[Pose, ...]:
     """Return the poses of the coming frames, one per control; the camera slides along walls and never enters them."""
-    centres = (walls.astype(np.float64) + 0.5) * CELL_M
+    centres = _centres(walls)
     poses = [pose]
     for asked in controls:
         here = poses[-1]
@@ -41,38 +44,81 @@ def steered(pose: Pose, controls: Sequence[Controls], motion: Motion, dt_s: floa
 
 def with_drawn(walls: Cells, poses: Sequence[Pose], points: Array) -> Cells:
     """Return the wall cells after frames at `poses` drew points [C, N, 3]; the given cells are left alone."""
-    found = [walls]
+    cells = walls
     for pose, frame in zip(poses, points, strict=True):
-        solid = frame[_is_solid(pose, frame)]
-        found.append(np.floor(solid[:, [0, 2]] / CELL_M).astype(np.int32))
-    cells = np.unique(np.concatenate(found), axis=0)
-    centres = (cells + 0.5) * CELL_M
+        ahead_m = _scan(pose, frame)
+        kept = cells[~_is_seen_through(pose, ahead_m, _centres(cells))]
+        cells = np.unique(np.concatenate([kept, _found(pose, ahead_m)]), axis=0)
+    centres = _centres(cells)
     away = np.min([np.hypot(centres[:, 0] - p.x_m, centres[:, 1] - p.z_m) for p in poses], axis=0)
     cells = cells[(away > _STANDING_M) & (away < _MEMORY_M)]
     return cells[:_MAX_CELLS]
 
 
-def _is_solid(pose: Pose, points: Array) -> NDArray[np.bool_]:
-    """Return which points [N, 3] of a frame stand in the way: near, at body height, and not a mixture at an edge."""
-    away = np.hypot(points[:, 0] - pose.x_m, points[:, 2] - pose.z_m)
+def _scan(pose: Pose, points: Array) -> Array:
+    """Return how far ahead [COLUMNS] the nearest thing at body height is in each column of a frame's points [N, 3]."""
     body = (points[:, 1] > _BODY_M[0]) & (points[:, 1] < _BODY_M[1])
-    nearness = 1.0 / np.maximum(away, 1e-3).reshape(ROWS, COLUMNS)
-    padded = np.pad(nearness, ((0, 0), (1, 1)), mode="edge")
-    jump = np.log(padded[:, 1:] / padded[:, :-1])  # [ROWS, COLUMNS + 1]
-    steps = np.abs(jump) > _EDGE_SHARE
-    is_mixture = steps[:, :-1] & steps[:, 1:] & (jump[:, :-1] * jump[:, 1:] > 0)
-    return body & (away < _SEEN_M) & ~is_mixture.reshape(-1)
+    ahead_m, _ = _ahead_and_right(pose, points[:, [0, 2]])
+    return np.where(body, ahead_m, FAR_M).reshape(ROWS, COLUMNS).min(0)
 
 
-def _slide(here: Pose, there: Pose, centres: NDArray[np.float64]) -> Pose:
-    """Return `there`, or as much of it as the walls allow."""
-    for x_m, z_m in ((there.x_m, there.z_m), (there.x_m, here.z_m), (here.x_m, there.z_m)):
+def _found(pose: Pose, ahead_m: Array) -> Cells:
+    """Return the cells that a scan finds taken, but for columns that mix two things at an edge."""
+    padded = np.pad(np.log(np.maximum(ahead_m, 1e-3)), 1, mode="edge")
+    steps = padded[1:] - padded[:-1]  # [COLUMNS + 1]
+    smaller, larger = np.sort(np.abs([steps[:-1], steps[1:]]), axis=0)
+    is_mixture = (steps[:-1] * steps[1:] > 0) & (larger > _EDGE) & (smaller > _SLANT)
+    away_m = ahead_m * np.hypot(1.0, _ACROSS)
+    solid = ~is_mixture & (away_m < _SEEN_M)
+    sin, cos = math.sin(pose.yaw_rad), math.cos(pose.yaw_rad)
+    x_m = pose.x_m + ahead_m * (sin + _ACROSS * cos)
+    z_m = pose.z_m + ahead_m * (cos - _ACROSS * sin)
+    return np.floor(np.stack([x_m, z_m], axis=1)[solid] / CELL_M).astype(np.int32)
+
+
+def _is_seen_through(pose: Pose, ahead_m: Array, centres: Array) -> NDArray[np.bool_]:
+    """Return which cells a scan looks past: in their column and both beside it, all is farther away."""
+    cell_ahead_m, right_m = _ahead_and_right(pose, centres)
+    column = np.floor((right_m / np.maximum(cell_ahead_m, 1e-3) + 1.0) * COLUMNS / 2)
+    in_sight = (cell_ahead_m > 0.0) & (column >= 0) & (column < COLUMNS)
+    padded = np.pad(ahead_m, 1, mode="edge")
+    nearest_m = np.minimum(np.minimum(padded[:-2], padded[2:]), ahead_m)
+    seen_m = nearest_m[np.clip(column, 0, COLUMNS - 1).astype(np.int64)]
+    return in_sight & (cell_ahead_m * math.exp(_BEHIND) < seen_m)
+
+
+def _ahead_and_right(pose: Pose, places: Array) -> tuple[Array, Array]:
+    """Return how far ahead and to the right of a camera places [n, 2] (x_m, z_m) lie."""
+    east, north = places[:, 0] - pose.x_m, places[:, 1] - pose.z_m
+    sin, cos = math.sin(pose.yaw_rad), math.cos(pose.yaw_rad)
+    return east * sin + north * cos, east * cos - north * sin
+
+
+def _centres(cells: Cells) -> Array:
+    return (cells.astype(np.float64) + 0.5) * CELL_M
+
+
+def _slide(here: Pose, there: Pose, centres: Array) -> Pose:
+    """Return `there`, or as much of it as the walls allow: round what is in the way, or along one axis."""
+    along_axes = ((there.x_m, here.z_m), (here.x_m, there.z_m))
+    for x_m, z_m in ((there.x_m, there.z_m), _around(here, there, centres), *along_axes):
         if not _is_blocked(here, x_m, z_m, centres):
             return replace(there, x_m=x_m, z_m=z_m)
     return replace(there, x_m=here.x_m, z_m=here.z_m)
 
 
-def _is_blocked(here: Pose, x_m: float, z_m: float, centres: NDArray[np.float64]) -> bool:
+def _around(here: Pose, there: Pose, centres: Array) -> tuple[float, float]:
+    """Return where the part of a move that goes past the cell nearest to its end leads, and not towards it."""
+    if not len(centres):
+        return there.x_m, there.z_m
+    nearest = centres[np.hypot(centres[:, 0] - there.x_m, centres[:, 1] - there.z_m).argmin()]
+    east, north = nearest[0] - here.x_m, nearest[1] - here.z_m
+    move_x, move_z = there.x_m - here.x_m, there.z_m - here.z_m
+    towards = max(0.0, east * move_x + north * move_z) / max(1e-9, east * east + north * north)
+    return float(here.x_m + move_x - towards * east), float(here.z_m + move_z - towards * north)
+
+
+def _is_blocked(here: Pose, x_m: float, z_m: float, centres: Array) -> bool:
     """Whether going to (x, z) comes too near to a wall, and nearer than now: leaving is always allowed."""
     if not len(centres) or math.hypot(x_m - here.x_m, z_m - here.z_m) == 0.0:
         return False

@@ -72,15 +72,57 @@ def test_given_cells_are_left_alone():
     assert np.array_equal(walls, before)
 
 
+def test_a_frame_that_sees_through_a_cell_takes_it_away():
+    stray = wall_ahead(1.0)
+    pose = Pose(0.0, CAMERA_HEIGHT_M, 0.0)
+    beyond = world_points(planar([pose]), torch.full((1, 96), math.log(1.8))).numpy()
+    walls = with_drawn(stray, [pose], beyond)
+    assert set(map(tuple, walls)) == set(map(tuple, wall_ahead(1.8)))
+
+
+def test_what_is_out_of_sight_stays():
+    behind = Pose(0.0, CAMERA_HEIGHT_M, 0.0, math.pi)
+    beyond = world_points(planar([behind]), torch.full((1, 96), math.log(1.8))).numpy()
+    walls = with_drawn(wall_ahead(1.0), [behind], beyond)
+    assert set(map(tuple, wall_ahead(1.0))) < set(map(tuple, walls))
+
+
+def test_a_corner_that_is_brushed_is_walked_round():
+    corner = np.array([[2, 10]], np.int32)  # 0.25 m to the right of the way, nearer than a camera comes
+    end = walk(Pose(0.0, 0.5, 0.0), Key.FORWARD, corner, frames=20)[-1]
+    assert end.z_m > 1.5
+    assert -0.2 < end.x_m < 0.0
+
+
+def drawn_truly(scene, basis, pose, walls):
+    """Wall cells after a look at the true world with the model's own patches."""
+    planar_pose = np.array([[pose.x_m, pose.z_m, pose.yaw_rad]])
+    depth = log_depth(basis.encode(*render(scene, planar_pose)))
+    return with_drawn(walls, [pose], world_points(planar([pose]), depth).numpy())
+
+
+def test_true_depth_lets_players_through_every_door():
+    _, basis = load_weights()
+    scene = make_scene(900_010)
+    doors = [(z, 5) for z in range(2, 25, 5) if not scene.solid[z, 5]]  # from the first column of rooms to the second
+    assert len(doors) > 2
+    for z, x in doors:
+        for aside_m, slant_rad in ((0.0, 0.0), (0.25, 0.0), (-0.25, 0.0), (0.6, 0.45), (-0.6, -0.45)):
+            pose = Pose(x - 1.2, CAMERA_HEIGHT_M, z + 0.5 + aside_m, math.pi / 2 + slant_rad)
+            walls = NO_CELLS
+            for _ in range(20):
+                walls = drawn_truly(scene, basis, pose, walls)
+                pose = walk(pose, Key.FORWARD, walls, frames=2)[-1]
+            assert pose.x_m > x + 1.0, (z, aside_m, slant_rad, pose)
+
+
 def test_true_depth_keeps_random_players_inside_the_rooms():
     _, basis = load_weights()
     for seed in range(900_010, 900_014):
         scene, rng = make_scene(seed), np.random.default_rng(seed)
         pose, walls = Pose(3.0, 0.5, 3.0, rng.uniform(-3, 3)), NO_CELLS
         for _ in range(150):
-            planar_pose = np.array([[pose.x_m, pose.z_m, pose.yaw_rad]])
-            depth = log_depth(basis.encode(*render(scene, planar_pose)))
-            walls = with_drawn(walls, [pose], world_points(planar([pose]), depth).numpy())
+            walls = drawn_truly(scene, basis, pose, walls)
             keys = Key.FORWARD if rng.random() < 0.8 else Key(int(rng.integers(16)))
             pose = walk(pose, keys, walls, frames=2, mouse=float(rng.choice([-40, 0, 0, 40])))[-1]
             assert not scene.solid[math.floor(pose.z_m), math.floor(pose.x_m)]
