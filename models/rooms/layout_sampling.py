@@ -3,12 +3,13 @@
 A pass decides at once what memory and the patches decided so far leave hardly open. Of the others it decides patches
 that lie far apart, few at first: neighbours that are decided together know nothing of each other, so half a picture
 would hang on a wall; and where the surest come first, a wall is plain before a picture could hang there. Chances are a
-pure function of (seed, chunk index, pass). No scene; engine thread.
+pure function of (seed, chunk index, pass). Where memory shows a view, the likeliest codes copy it at once. No scene;
+engine thread.
 C frames, N patches, K codes, H hidden patches.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from models.rooms.codebook import Codebook
 from models.rooms.grid import grid_facts
 from models.rooms.layout import LayoutNetwork
+from models.rooms.patches import CHANNELS
 from models.rooms.remembered import Remembered
 from models.rooms.sampling import chances, mates_of, turned
 from models.rooms.sizes import COLUMNS, TOKENS
@@ -33,6 +35,8 @@ _SPREAD_FRAME = 0.5  # the same, for a frame
 _MOST_CHOICES = 64  # that are looked at
 _LIKELY = 0.99  # of the probability: codes beyond are never chosen
 _SHARPEN = 1.0  # of the logits of codes: a little less chance than there is
+
+Look = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +62,14 @@ def invent(
     """Return clean latents [C, N, CHANNELS] float32 of the frames at planar poses `cameras` [C, 3]."""
     passes, first_pass = (inventor.key_passes, FIRST_KEY_PASS) if is_key else (inventor.passes, FIRST_PASS)
     layout, book = inventor.layout, inventor.book
-    device = layout.place.device
-    facts, mates = grid_facts(cameras)[None].to(device), mates_of(cameras).to(device)
-    remembered = turned(layout, cameras, memory)
+    device, shape = layout.place.device, (len(cameras), TOKENS)
+    look = _looking(layout, cameras, memory)
     codes = torch.zeros(len(cameras) * TOKENS, dtype=torch.int64, device=device)
     bins, is_known = torch.zeros_like(codes), torch.zeros_like(codes, dtype=torch.bool)
-
-    def look() -> torch.Tensor:
-        latents = book.decode(codes, bins).view(1, len(cameras), TOKENS, -1)
-        return layout.look(latents, is_known.view(latents.shape[:3]), facts, mates, remembered).flatten(0, 2)
-
     turns = _turns(len(cameras), seed, chunk_index, first_pass).to(device)
     for number in range(passes):
         hidden = (~is_known).nonzero()[:, 0]
-        features = look()[hidden]
+        features = look(book.decode(codes, bins).view(*shape, -1), is_known.view(shape))[hidden]
         log_share = layout.code_logits(features).log_softmax(-1)
         doubt = -(log_share.exp() * log_share).sum(-1)  # [H], nats
         dice = torch.rand(2, len(codes), generator=chances(seed, chunk_index, first_pass + number)).to(device)
@@ -82,7 +80,20 @@ def invent(
         is_known[chosen] = True
         if bool(is_known.all()):
             break
-    return layout.finish(look()).view(len(cameras), TOKENS, -1)
+    return _finished(layout, look(book.decode(codes, bins).view(*shape, -1), is_known.view(shape)), shape)
+
+
+@torch.no_grad()
+def copied(inventor: Inventor, cameras: torch.Tensor, memory: Sequence[Remembered]) -> torch.Tensor:
+    """Return latents [C, N, CHANNELS] of the frames at planar poses `cameras` [C, 3], all of which memory shows."""
+    layout, book = inventor.layout, inventor.book
+    device, shape = layout.place.device, (len(cameras), TOKENS)
+    look = _looking(layout, cameras, memory)
+    features = look(torch.zeros(*shape, CHANNELS, device=device), torch.zeros(shape, dtype=torch.bool, device=device))
+    codes = layout.code_logits(features).argmax(-1)
+    bins = layout.bin_logits(features, codes).argmax(-1)
+    known = torch.ones(shape, dtype=torch.bool, device=device)
+    return _finished(layout, look(book.decode(codes, bins).view(*shape, -1), known), shape)
 
 
 @torch.no_grad()
@@ -91,10 +102,21 @@ def finished(
 ) -> torch.Tensor:
     """Return latents [C, N, CHANNELS] as they are drawn where all codes of the given ones are chosen."""
     layout, book = inventor.layout, inventor.book
-    seen = book.decode(*book.encode(latents))[None]
-    is_known = torch.ones(seen.shape[:3], dtype=torch.bool)
-    facts, mates = grid_facts(cameras)[None], mates_of(cameras)
-    return layout.finish(layout.look(seen, is_known, facts, mates, turned(layout, cameras, memory))).view(latents.shape)
+    shape = (len(cameras), TOKENS)
+    look = _looking(layout, cameras, memory)
+    return _finished(layout, look(book.decode(*book.encode(latents)), torch.ones(shape, dtype=torch.bool)), shape)
+
+
+def _looking(layout: LayoutNetwork, cameras: torch.Tensor, memory: Sequence[Remembered]) -> Look:
+    """Return what gives features [C*N, D] of one chunk, of latents [C, N, CHANNELS] and which of them are known."""
+    device = layout.place.device
+    facts, mates = grid_facts(cameras)[None].to(device), mates_of(cameras).to(device)
+    remembered = turned(layout, cameras, memory)
+    return lambda latents, known: layout.look(latents[None], known[None], facts, mates, remembered).flatten(0, 2)
+
+
+def _finished(layout: LayoutNetwork, features: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    return layout.finish(features).view(*shape, CHANNELS)
 
 
 def decided(doubt: torch.Tensor, turns: torch.Tensor, number: int, passes: int) -> torch.Tensor:

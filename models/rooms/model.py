@@ -33,7 +33,7 @@ from models.rooms.cover import Cover, cover_of, shown_share, without_holes
 from models.rooms.grid import fine_facts
 from models.rooms.key_views import key_poses
 from models.rooms.layout import LayoutNetwork
-from models.rooms.layout_sampling import Inventor, invent
+from models.rooms.layout_sampling import Inventor, copied, invent
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
 from models.rooms.refiner import Refiner
 from models.rooms.remembered import Remembered, WindowChunk, from_block, from_window, planar
@@ -184,8 +184,10 @@ class RoomsModel:
     def _drawn(
         self, rooms: RoomsState, cameras: torch.Tensor, memory: Sequence[Remembered], *, is_known: bool
     ) -> torch.Tensor:
-        """Return latents [C, N, CHANNELS] of the coming chunk; a new view is invented where the weights can."""
-        if self.inventor is not None and not is_known:
+        """Return latents [C, N, CHANNELS] of the coming chunk, copied or, where the weights can, invented."""
+        if self.inventor is not None:
+            if is_known:
+                return copied(self.inventor, cameras, memory)
             return invent(self.inventor, cameras, memory, rooms.seed, rooms.chunk_index)
         times = self.times_covered if is_known else self.times_new
         return draw(self.network, cameras, memory, rooms.seed, rooms.chunk_index, times)

@@ -4,6 +4,7 @@ A group of pairs is a pure function of (seed, number) and of the networks; a bat
 Groups are made ahead on one thread and kept in a folder, so that a resumed run need not draw them again.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,7 +17,7 @@ from models.rooms.checkpoint import load_tensors, save_tensors
 from models.rooms.dataset import Batch, make_batch
 from models.rooms.geometry import distances, world_points
 from models.rooms.grid import fine_facts
-from models.rooms.layout_sampling import Inventor, finished
+from models.rooms.layout_sampling import Inventor, copied, finished
 from models.rooms.network import RoomsNetwork
 from models.rooms.patches import PatchBasis, log_depth
 from models.rooms.remembered import Remembered
@@ -33,9 +34,11 @@ _MEMORY_SIZES = (2, 4, 6, 8)
 _RECENT_SHARE = 0.5
 _TIMES = ((1.0,), TIMES_COVERED, TIMES_NEW)
 _TIMES_SHARES = (0.1, 0.5, 0.4)
-_FINISHED_SHARE = 0.5  # of samples are drawn by the layout network, from the true codes
+_FINISHED_SHARE = 0.5  # of samples that the layout network draws are of the true codes; the others copy memory
 _GIVEN_SHARE = 0.1  # of frames are not drawn, only encoded, as seed views are
 _AHEAD = 3
+
+Paint = Callable[[int, list[Remembered]], torch.Tensor]  # number of a chunk, memory -> latents [C, N, CHANNELS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,7 @@ def make_group(painters: Painters, worlds: NDArray[np.int64], rng: np.random.Gen
     drawn: list[torch.Tensor] = []
     rendered: list[torch.Tensor] = []
     for index, world in enumerate(worlds):
-        times = _TIMES[int(rng.choice(len(_TIMES), p=_TIMES_SHARES))]
-        is_finished = painters.inventor is not None and rng.random() < _FINISHED_SHARE
-        drawn.append(_draw_sample(painters, batch, index, () if is_finished else times))
+        drawn.append(_draw_sample(_painter(painters, batch, index, rng), painters.network, batch, index))
         poses = batch.target_poses[index].flatten(0, 1)
         rendered.append(torch.from_numpy(render(make_scene(int(world)), poses.double().numpy())[0]))
     poses = batch.target_poses.flatten(0, 2)
@@ -137,12 +138,24 @@ class Pool:
         return Group(**load_tensors(path)[0])
 
 
-def _draw_sample(painters: Painters, batch: Batch, index: int, times: tuple[float, ...]) -> torch.Tensor:
-    """Return latents [G*C, N, CHANNELS] of a sample's chunks, drawn one after the other as in play.
+def _painter(painters: Painters, batch: Batch, index: int, rng: np.random.Generator) -> Paint:
+    """Return what draws the chunks of one sample: the layout network where there is one, as in play."""
+    times = _TIMES[int(rng.choice(len(_TIMES), p=_TIMES_SHARES))]
+    is_finished = rng.random() < _FINISHED_SHARE
+    inventor, poses = painters.inventor, batch.target_poses[index]
 
-    Without times the layout network draws them, from the true codes.
-    """
-    network = painters.network
+    def paint(number: int, memory: list[Remembered]) -> torch.Tensor:
+        if inventor is None:
+            return draw(painters.network, poses[number], memory, batch.noise_seed, 2 * index + number, times)
+        if is_finished:
+            return finished(inventor, poses[number], memory, batch.targets[index, number])
+        return copied(inventor, poses[number], memory)
+
+    return paint
+
+
+def _draw_sample(paint: Paint, network: RoomsNetwork, batch: Batch, index: int) -> torch.Tensor:
+    """Return latents [G*C, N, CHANNELS] of a sample's chunks, drawn one after the other as in play."""
     memory = [
         _remember(network, frames, poses)
         for frames, poses in zip(
@@ -151,10 +164,7 @@ def _draw_sample(painters: Painters, batch: Batch, index: int, times: tuple[floa
     ]
     drawn: list[torch.Tensor] = []
     for number, poses in enumerate(batch.target_poses[index]):
-        if painters.inventor is not None and not times:
-            drawn.append(finished(painters.inventor, poses, memory, batch.targets[index, number]))
-        else:
-            drawn.append(draw(network, poses, memory, batch.noise_seed, 2 * index + number, times))
+        drawn.append(paint(number, memory))
         memory.append(_remember(network, drawn[-1], poses))
     return torch.cat(drawn)
 
