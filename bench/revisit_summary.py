@@ -92,11 +92,13 @@ def _depth(novelties: Sequence[Found]) -> dict[str, float]:
 
 
 def _opinions(novelties: Sequence[Found]) -> dict[str, Any]:
-    """Return how often the judge is right, invented frames and renders counting alike."""
+    """Return how often the judge is right, invented frames and renders counting alike; None where it saw none."""
     if "invented_looks_invented" not in novelties[0]:
         return {}
-    caught = float((_all(novelties, "invented_looks_invented") > 0.5).mean())
-    cleared = float((_all(novelties, "render_looks_invented") <= 0.5).mean())
+    invented, rendered = (_all(novelties, f"{kind}_looks_invented") for kind in ("invented", "render"))
+    if not len(invented) or not len(rendered):
+        return {"classifier_accuracy": None}
+    caught, cleared = float((invented > 0.5).mean()), float((rendered <= 0.5).mean())
     return {
         "classifier_accuracy": (caught + cleared) / 2.0,
         "classifier": {"invented_called_invented": caught, "renders_called_renders": cleared},

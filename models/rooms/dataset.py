@@ -48,6 +48,20 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryShares:
+    """What samples remember: `recent` of them the frames just before the first chunk.
+
+    Of the others `afar` remember only frames that saw it from far away, as when a player comes up to what was seen
+    through a door, and `aside` only frames from nearby that show hardly any of what is to be drawn, as when one turns
+    round in a room. The rest remember what shows it best.
+    """
+
+    recent: float
+    afar: float = 0.0
+    aside: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Views:
     """What a step looks at, before anything is rendered."""
 
@@ -67,7 +81,7 @@ def training_views(seed: int, step: int, samples: int) -> Views:
     memory_size = int(rng.choice(_MEMORY_SIZES, p=_MEMORY_SHARES))
     worlds = rng.integers(FIRST_HELD_OUT_SEED, size=samples)
     assert worlds.max() < FIRST_HELD_OUT_SEED
-    return _views(worlds, memory_size, rng, _RECENT_SHARE)
+    return _views(worlds, memory_size, rng, MemoryShares(_RECENT_SHARE))
 
 
 def make_batch(
@@ -75,15 +89,10 @@ def make_batch(
     worlds: NDArray[np.int64],
     memory_size: int,
     rng: np.random.Generator,
-    recent_share: float,
-    afar_share: float = 0.0,
+    shares: MemoryShares,
 ) -> Batch:
-    """Return one sample of each world with `memory_size` remembered frames.
-
-    Of the samples `recent_share` remember the frames just before, and `afar_share` of the others only frames that saw
-    the first chunk from far away, as when a player comes up to what was seen through a door.
-    """
-    return _rendered(basis, _views(worlds, memory_size, rng, recent_share, afar_share))
+    """Return one sample of each world with `memory_size` remembered frames."""
+    return _rendered(basis, _views(worlds, memory_size, rng, shares))
 
 
 def batch_of(views: Views, frames: torch.Tensor, places: torch.Tensor) -> Batch:
@@ -99,10 +108,8 @@ def batch_of(views: Views, frames: torch.Tensor, places: torch.Tensor) -> Batch:
     )
 
 
-def _views(
-    worlds: NDArray[np.int64], memory_size: int, rng: np.random.Generator, recent_share: float, afar_share: float = 0.0
-) -> Views:
-    poses = [_choose_poses(make_scene(int(world)), memory_size, rng, recent_share, afar_share) for world in worlds]
+def _views(worlds: NDArray[np.int64], memory_size: int, rng: np.random.Generator, shares: MemoryShares) -> Views:
+    poses = [_choose_poses(make_scene(int(world)), memory_size, rng, shares) for world in worlds]
     return Views(worlds, np.stack(poses), int(rng.integers(2**62)))
 
 
@@ -138,7 +145,7 @@ class Prefetch:
 
 
 def _choose_poses(
-    scene: Scene, memory_size: int, rng: np.random.Generator, recent_share: float, afar_share: float
+    scene: Scene, memory_size: int, rng: np.random.Generator, shares: MemoryShares
 ) -> NDArray[np.float64]:
     """Return poses [M + G*C, 3] of one walk: remembered frames, then the chunks' frames."""
     while True:
@@ -154,7 +161,7 @@ def _choose_poses(
     wide = _wide_baseline(walk, other, np.flatnonzero(open_view))
     partner = int(rng.choice(np.flatnonzero(open_view), p=wide / wide.sum()))
     targets = [first, first + 1, other, partner]
-    memory = _choose_memory(walk, depths, starts, targets, memory_size, rng, recent_share, afar_share)
+    memory = _choose_memory(walk, depths, starts, targets, memory_size, rng, shares)
     return walk[memory + targets]
 
 
@@ -165,23 +172,27 @@ def _choose_memory(
     targets: list[int],
     size: int,
     rng: np.random.Generator,
-    recent_share: float,
-    afar_share: float,
+    shares: MemoryShares,
 ) -> list[int]:
     """Return the frames to remember: the chunks before the first one, or views from afar, and pairs seen elsewhere."""
     first = targets[0]
     if size == 1:
         return [first - 1]
-    recent = min(size, 2 if rng.random() < 0.2 else 4) if rng.random() < recent_share else 0
+    recent = min(size, 2 if rng.random() < 0.2 else 4) if rng.random() < shares.recent else 0
     memory = list(range(first - recent, first))
-    is_afar = not recent and afar_share > 0.0 and rng.random() < afar_share
+    kind = "any"
+    if not recent and shares.afar + shares.aside > 0.0:
+        kind = str(rng.choice(["afar", "aside", "any"], p=[shares.afar, shares.aside, 1 - shares.afar - shares.aside]))
     apart = starts[np.abs(starts - first) > _APART_FRAMES]
     apart = rng.choice(apart, max(size, len(apart) // 2), replace=False)
     aims = np.array([first, first, targets[2], targets[3]])
     covered = _coverage(walk, depths, memory, first) if memory else np.zeros(COLUMNS)
     while len(memory) < size:
         aim = int(rng.choice(aims))
-        if is_afar:
+        if kind == "aside":
+            away = _asideness(walk, depths, apart, targets)
+            pick = int(rng.choice(apart, p=away / away.sum()))
+        elif kind == "afar":
             far = _afarness(_coverage_each(walk, depths, apart, aim))
             pick = int(rng.choice(apart, p=far / far.sum()))
         elif rng.random() < 0.5:
@@ -208,6 +219,15 @@ def _afarness(covers: NDArray[np.float64]) -> NDArray[np.float64]:
     num_seen = (covers > 0.0).sum(1)
     detail = covers.sum(1) / np.maximum(num_seen, 1)
     return (num_seen * np.exp(-(((detail - 0.35) / 0.2) ** 2))) ** 2 + 1e-6
+
+
+def _asideness(
+    walk: NDArray[np.float64], depths: NDArray[np.float32], frames: NDArray[np.int64], targets: list[int]
+) -> NDArray[np.float64]:
+    """Return weights [len(frames)] that prefer frames near the first target that show hardly any of the targets."""
+    shown = np.max([_coverage_each(walk, depths, frames, aim).mean(1) for aim in targets[1:]], axis=0)
+    gap = np.hypot(*(walk[frames, :2] - walk[targets[0], :2]).T)
+    return np.exp(-gap / 1.5 - 15.0 * shown) + 1e-9
 
 
 def _wide_baseline(walk: NDArray[np.float64], frame: int, others: NDArray[np.int64]) -> NDArray[np.float64]:

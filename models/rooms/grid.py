@@ -29,15 +29,16 @@ _LEAST_SPEED = 1e-4  # of a ray along an axis: below, it never meets the planes 
 _NEAREST_M = 0.05  # a plane that one stands on counts as this far
 _TALLEST_M = 1.5  # heights are cut here: what lies beyond is hidden by floor or ceiling
 
-NUM_FINE = 3  # facts of a fine place
-NUM_FACTS = 4 * _TILE_WAVES + 4 + 2 * _PLANES * (2 + 2 * _WAVES) + 4 * _WAVES + 2 * _TURN_WAVES + 2 * FINE**2 + FINE
+NUM_FINE = 5  # facts of a fine place
+NUM_FACTS = 4 * _TILE_WAVES + 4 + 2 * _PLANES * (2 + 2 * _WAVES) + 4 * _WAVES + 2 * _TURN_WAVES + 4 * FINE**2 + FINE
 
 
 def grid_facts(poses: torch.Tensor) -> torch.Tensor:
     """Return the facts [..., N, NUM_FACTS] of frames at planar poses [..., 3] (x_m, z_m, yaw_rad)."""
-    mark, beyond, side = fine_facts(poses).unbind(-3)
+    mark, beyond, side, *next_room = fine_facts(poses).unbind(-3)
     columns = side[..., :ROWS, :].unflatten(-1, (COLUMNS, FINE)).flatten(-3, -2)  # the same in every line
-    return torch.cat([_of_patches(poses.float()), _by_patch(mark), _by_patch(beyond), columns], dim=-1)
+    of_room = [_of_patches(poses.float()), _by_patch(mark), _by_patch(beyond), columns]
+    return torch.cat([*of_room, *(_by_patch(fact) for fact in next_room)], dim=-1)
 
 
 def _of_patches(poses: torch.Tensor) -> torch.Tensor:
@@ -66,22 +67,26 @@ def fine_facts(poses: torch.Tensor) -> torch.Tensor:
     """Return the facts [..., NUM_FINE, V, U] of the fine places of frames at planar poses [..., 3].
 
     They are: the tile or the lamp that is there, if no wall is nearer; how far beyond the first wall plane floor or
-    ceiling would be; and which of the planes across both axes comes first.
+    ceiling would be; which of the planes across both axes comes first; and the first two again of the room behind a
+    door, up to the second plane.
     """
     poses = poses.float()
     step_px = PATCH_PX / FINE
     right = ((torch.arange(COLUMNS * FINE, device=poses.device) + 0.5) * step_px - WIDTH_PX / 2) / FOCAL_PX
     up = (HEIGHT_PX / 2 - (torch.arange(ROWS * FINE, device=poses.device) + 0.5) * step_px) / FOCAL_PX
     x, z, east, north = _rays(poses, right)  # [..., 1], [..., U]
-    across_x, across_z = _next_plane(x, east)[0], _next_plane(z, north)[0]
+    (across_x, apart_x), (across_z, apart_z) = _next_plane(x, east), _next_plane(z, north)
+    first_m, later_m = torch.minimum(across_x, across_z), torch.maximum(across_x, across_z)
+    second_m = torch.minimum(later_m, first_m + torch.where(across_x < across_z, apart_x, apart_z))
     level_m = CAMERA_HEIGHT_M / up.abs()[:, None]  # [V, 1]
     level_x, level_z = (at[..., None] + level_m * speed[..., None, :] for at, speed in ((x, east), (z, north)))
     tile = (level_x * (2 * math.pi / _TILE_PAIR_M)).sin() * (level_z * (2 * math.pi / _TILE_PAIR_M)).sin()
     lamp = 1.0 - torch.hypot(_from_lamp(level_x), _from_lamp(level_z)) / _LAMP_M
-    beyond = (level_m / torch.minimum(across_x, across_z)[..., None, :]).log().clamp(-1.0, 1.0)
-    mark = torch.where(beyond < 0, torch.where(up[:, None] < 0, tile, lamp.clamp(min=-1.0)), 0.0)
+    mark = torch.where(up[:, None] < 0, tile, lamp.clamp(min=-1.0))
+    beyond, beyond_next = ((level_m / plane_m[..., None, :]).log().clamp(-1.0, 1.0) for plane_m in (first_m, second_m))
+    here, behind = torch.where(beyond < 0, mark, 0.0), torch.where((beyond >= 0) & (beyond_next < 0), mark, 0.0)
     side = (across_x / across_z).log().clamp(-1.0, 1.0)[..., None, :].expand_as(mark)
-    return torch.stack([mark, beyond, side], dim=-3)
+    return torch.stack([here, beyond, side, behind, beyond_next], dim=-3)
 
 
 def _from_lamp(at: torch.Tensor) -> torch.Tensor:

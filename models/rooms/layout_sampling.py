@@ -32,9 +32,6 @@ _SPREAD = (
     0.5698402910,
 )  # a step in the sequence for a column and a row: R2 (Roberts, 2018), evenly far apart
 _SPREAD_FRAME = 0.5  # the same, for a frame
-_MOST_CHOICES = 64  # that are looked at
-_LIKELY = 0.99  # of the probability: codes beyond are never chosen
-_SHARPEN = 1.0  # of the logits of codes: a little less chance than there is
 
 Look = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -75,7 +72,7 @@ def invent(
         dice = torch.rand(2, len(codes), generator=chances(seed, chunk_index, first_pass + number)).to(device)
         first = decided(doubt, turns[hidden], number, passes)
         chosen, features = hidden[first], features[first]
-        codes[chosen] = picked(_SHARPEN * log_share[first], dice[0, chosen])
+        codes[chosen] = picked(log_share[first], dice[0, chosen])
         bins[chosen] = picked(layout.bin_logits(features, codes[chosen]), dice[1, chosen])
         is_known[chosen] = True
         if bool(is_known.all()):
@@ -142,10 +139,9 @@ def _turns(frames: int, seed: int, chunk_index: int, first_pass: int) -> torch.T
 
 
 def picked(logits: torch.Tensor, dice: torch.Tensor) -> torch.Tensor:
-    """Return one of the likely choices [H] of logits [H, K], by dice [H] in 0..1."""
-    share, choice = logits.softmax(-1).topk(min(_MOST_CHOICES, logits.shape[-1]))
-    before = share.cumsum(-1) - share
-    share = share * (before < _LIKELY)
-    total = share.cumsum(-1)
-    index = torch.searchsorted(total, dice[:, None] * total[:, -1:]).clamp(max=share.shape[-1] - 1)
-    return choice.gather(1, index)[:, 0]
+    """Return a choice [H] of logits [H, K], each as often as it is likely, by dice [H] in 0..1.
+
+    No unlikely one is left out: a thing that may stand in a room is a hundred codes, each of them unlikely.
+    """
+    total = logits.softmax(-1).cumsum(-1)
+    return torch.searchsorted(total, dice[:, None] * total[:, -1:]).clamp(max=logits.shape[-1] - 1)[:, 0]

@@ -58,7 +58,7 @@ from shared.pose import Motion, Pose
 
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
-_KEPT_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it leaves none of its own
+_KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leaves none of its own
 _KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
 _KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown

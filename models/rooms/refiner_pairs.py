@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.rooms.checkpoint import load_tensors, save_tensors
-from models.rooms.dataset import Batch, make_batch
+from models.rooms.dataset import Batch, MemoryShares, make_batch
 from models.rooms.geometry import distances, world_points
 from models.rooms.grid import fine_facts
 from models.rooms.layout_sampling import Inventor, copied, finished
@@ -80,7 +80,7 @@ def training_group(painters: Painters, seed: int, number: int, num_worlds: int =
 @torch.no_grad()
 def make_group(painters: Painters, worlds: NDArray[np.int64], rng: np.random.Generator) -> Group:
     """Draw two chunks in each world; the second remembers the first as it was drawn."""
-    batch = make_batch(painters.basis, worlds, int(rng.choice(_MEMORY_SIZES)), rng, _RECENT_SHARE)
+    batch = make_batch(painters.basis, worlds, int(rng.choice(_MEMORY_SIZES)), rng, MemoryShares(_RECENT_SHARE))
     drawn: list[torch.Tensor] = []
     rendered: list[torch.Tensor] = []
     for index, world in enumerate(worlds):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from models.rooms.checkpoint import export_weights
-from models.rooms.dataset import Batch, Prefetch, make_batch, training_batch
+from models.rooms.dataset import Batch, MemoryShares, Prefetch, make_batch, training_batch
 from models.rooms.objective import predict
 from models.rooms.patches import PatchBasis, fit_basis, log_depth
 from models.rooms.renderer import render
@@ -79,7 +79,7 @@ def check(trainer: Trainer) -> str:
     parts: list[str] = []
     worlds = FIRST_HELD_OUT_SEED + np.arange(_CHECK_WORLDS)
     for size in (0, 4):
-        batch = make_batch(trainer.basis, worlds, size, np.random.default_rng(7), recent_share=0.0)
+        batch = make_batch(trainer.basis, worlds, size, np.random.default_rng(7), MemoryShares(0.0))
         truth = batch.targets.flatten(0, 1)
         drawn = predict(network, batch, torch.ones(len(truth)), None)
         error = (trainer.basis.decode(drawn.flatten(0, 1)) - trainer.basis.decode(truth.flatten(0, 1))) / 2

@@ -16,7 +16,7 @@ import torch
 
 from models.rooms.checkpoint import WEIGHTS, add_layout, load_tensors, load_weights, save_tensors
 from models.rooms.codebook import Codebook, fit_codebook
-from models.rooms.dataset import Batch, Prefetch, make_batch
+from models.rooms.dataset import Batch, MemoryShares, Prefetch, make_batch
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_objective import Losses, Teacher, check_loss, loss
 from models.rooms.masters import Masters
@@ -27,8 +27,8 @@ from models.rooms.sizes import FIRST_HELD_OUT_SEED, TOKENS
 _SAMPLES = 8
 _LEARNING_RATE = 2e-3
 _MEMORY_SIZES = (0, 1, 2, 4, 6, 8, 12)
-_MEMORY_SHARES = (0.04, 0.06, 0.14, 0.36, 0.20, 0.14, 0.06)
-_RECENT_SHARE, _AFAR_SHARE = 0.4, 0.55  # of samples, and of the others
+_MEMORY_SHARES = (0.10, 0.04, 0.30, 0.30, 0.14, 0.08, 0.04)
+_SHARES = MemoryShares(recent=0.3, afar=0.3, aside=0.5)
 _OWN_CONTEXT_FROM_STEP = 800
 _LOG_STEPS, _CHECK_STEPS = 25, 400
 _CHECKPOINT_S = 240.0
@@ -61,7 +61,7 @@ class LayoutTrainer:
         memory_size = int(rng.choice(_MEMORY_SIZES, p=_MEMORY_SHARES))
         worlds = rng.integers(FIRST_HELD_OUT_SEED, size=self.samples)
         assert worlds.max() < FIRST_HELD_OUT_SEED
-        return make_batch(self.teacher.basis, worlds, memory_size, rng, _RECENT_SHARE, _AFAR_SHARE)
+        return make_batch(self.teacher.basis, worlds, memory_size, rng, _SHARES)
 
     def averaged(self) -> LayoutNetwork:
         """Return a network in bfloat16 with the averaged weights."""
@@ -140,7 +140,7 @@ def check(trainer: LayoutTrainer) -> str:
     parts: list[str] = []
     worlds = FIRST_HELD_OUT_SEED + np.arange(_CHECK_WORLDS)
     for size in (0, 4):
-        batch = make_batch(trainer.teacher.basis, worlds, size, np.random.default_rng(7), recent_share=0.0)
+        batch = make_batch(trainer.teacher.basis, worlds, size, np.random.default_rng(7), MemoryShares(0.0))
         for hidden in (1.0, 0.5, 0.0):
             found = check_loss(layout, trainer.teacher, batch, hidden)
             parts.append(f"[{size} remembered, {hidden:.0%} hidden: {_words(_numbers(found))}]")
@@ -151,7 +151,7 @@ def training_book(basis: PatchBasis, seed: int, num_worlds: int = _BOOK_WORLDS) 
     """Return the code book of frames of training worlds."""
     rng = np.random.default_rng((seed, 7))
     worlds = rng.integers(FIRST_HELD_OUT_SEED, size=num_worlds)
-    frames = make_batch(basis, worlds, 0, rng, 0.0).targets
+    frames = make_batch(basis, worlds, 0, rng, MemoryShares(0.0)).targets
     return fit_codebook(frames.flatten(0, -2), seed)
 
 

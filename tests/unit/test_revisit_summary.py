@@ -72,6 +72,16 @@ def test_every_key_of_the_contract_is_there_with_its_known_value():
     assert report["by_gap"][1]["invented"]["window"] == pytest.approx(17.9)
 
 
+def test_walks_that_invented_nothing_have_no_figures_of_it():
+    seen = row(0)
+    for name in ("sharpness", "invented_looks_invented"):
+        seen["novelty"][0][name] = []
+    report = summary([seen], GAPS)
+    assert report["classifier_accuracy"] is None
+    assert report["invented"]["sharpness_ratio"] is None
+    assert report["invented"]["invented_frames"] == 0
+
+
 def test_a_gap_that_no_frame_has_is_no_figure():
     assert summary([row(0)], [4, 500])["by_gap"][1]["paged"] is None
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from models.rooms.geometry import UP
-from models.rooms.grid import NUM_FACTS, grid_facts
+from models.rooms.grid import NUM_FACTS, fine_facts, grid_facts
 from models.rooms.renderer import wall_depths
 from models.rooms.scene import DOORWAY, make_scene
 from models.rooms.sizes import CAMERA_HEIGHT_M, COLUMNS, FAR_M, TOKENS
@@ -41,6 +41,21 @@ def test_tiles_alternate_as_the_renderer_lays_them():
     z = poses[:, 1] + level_m * (poses[:, 2].cos() - across * poses[:, 2].sin())
     is_even = (x.floor() + z.floor()) % 2 == 0
     assert torch.equal(facts[:, row, CHECKER] > 0, is_even)
+
+
+def test_the_tiles_of_the_next_room_are_told_behind_the_first_plane():
+    poses = torch.tensor([[3.0, 2.5, torch.pi / 2]])  # eastwards, through where a door may be
+    here, beyond, _, behind, beyond_next = fine_facts(poses)[0]
+    middle = here.shape[-1] // 2
+    slope = (torch.arange(here.shape[0] // 2) + 0.5) * 2 / 48  # of the lines below the horizon, from there down
+    x = 3.0 + CAMERA_HEIGHT_M / slope  # where a ray down the middle meets the floor
+    below = slice(here.shape[0] // 2, None)
+    for fact, told in ((here, x < 5.0), (behind, (x > 5.0) & (x < 10.0))):
+        assert torch.equal(fact[below, middle] != 0, told)
+    sees_floor = x < 10.0
+    told = (here + behind)[below, middle][sees_floor]
+    assert torch.equal(told > 0, (x[sees_floor].floor() + 2) % 2 == 0)
+    assert (beyond_next <= beyond).all()
 
 
 def test_facts_come_again_on_every_second_room_and_hold_no_world():

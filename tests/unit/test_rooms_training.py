@@ -5,7 +5,10 @@ import pytest
 import torch
 
 from models.rooms.checkpoint import export_weights, load_weights
-from models.rooms.dataset import Prefetch, _views, training_batch
+from models.rooms.dataset import MemoryShares, Prefetch, _coverage_each, _views, training_batch
+from models.rooms.renderer import wall_depths
+from models.rooms.scene import make_scene
+from models.rooms.sizes import COLUMNS
 from models.rooms.train import train_basis
 from models.rooms.trainer import Trainer, TrainSettings
 
@@ -30,6 +33,19 @@ def test_a_batch_is_a_function_of_seed_and_step(basis):
     assert torch.equal(first.targets, again.targets)
     assert torch.equal(first.target_poses, again.target_poses)
     assert first.noise_seed == again.noise_seed != training_batch(basis, 3, 18, 2).noise_seed
+
+
+def test_who_turns_round_remembers_hardly_anything_of_what_is_to_be_drawn():
+    shown = {}
+    for name, shares in (("aside", MemoryShares(0.0, aside=1.0)), ("best", MemoryShares(0.0))):
+        views = _views(np.arange(12), 4, np.random.default_rng(2), shares)
+        covers = []
+        for world, poses in zip(views.worlds, views.poses, strict=True):
+            depths = wall_depths(make_scene(int(world)), poses, COLUMNS)
+            covers.append(_coverage_each(poses, depths, np.arange(4), 4).max(0).mean())
+        shown[name] = float(np.mean(covers))
+    assert shown["aside"] < 0.2, shown
+    assert shown["best"] > 0.4, shown
 
 
 def test_a_resumed_run_ends_with_the_same_weights(basis, tmp_path):
@@ -65,7 +81,7 @@ def test_views_from_afar_see_the_chunk_at_less_than_its_detail():
     def nearest_m(afar_share):
         rng, far = np.random.default_rng(2), []
         for world in range(6):
-            views = _views(np.array([world]), 4, rng, 0.0, afar_share).poses[0]
+            views = _views(np.array([world]), 4, rng, MemoryShares(0.0, afar=afar_share)).poses[0]
             far.append(np.hypot(*(views[:4, :2] - views[4, :2]).T).min())
         return float(np.mean(far))
 
