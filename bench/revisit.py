@@ -104,7 +104,7 @@ def report_of(options: argparse.Namespace) -> dict[str, Any]:
     jobs = options.jobs or torch.get_num_threads()
     rows = measured(model, range(first, last), asked, judge, options.rows, jobs)
     report = summary(rows, gaps)
-    if "classifier" in report and judge is not None:
+    if report.get("classifier") and judge is not None:
         report["classifier"]["trained_against_these_weights"] = judge.trained_against == model.fingerprint
     if "walk" in asked.parts and options.walks > 0:
         seeds = range(_WALK_SEED, _WALK_SEED + options.walks)

@@ -97,7 +97,7 @@ def _opinions(novelties: Sequence[Found]) -> dict[str, Any]:
         return {}
     invented, rendered = (_all(novelties, f"{kind}_looks_invented") for kind in ("invented", "render"))
     if not len(invented) or not len(rendered):
-        return {"classifier_accuracy": None}
+        return {"classifier_accuracy": None, "classifier": None}
     caught, cleared = float((invented > 0.5).mean()), float((rendered <= 0.5).mean())
     return {
         "classifier_accuracy": (caught + cleared) / 2.0,

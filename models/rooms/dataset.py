@@ -51,9 +51,9 @@ class Batch:
 class MemoryShares:
     """What samples remember: `recent` of them the frames just before the first chunk.
 
-    Of the others `afar` remember only frames that saw it from far away, as when a player comes up to what was seen
+    Of the others `afar` remember only frames that saw a chunk from far away, as when a player comes up to what was seen
     through a door, and `aside` only frames from nearby that show hardly any of what is to be drawn, as when one turns
-    round in a room. The rest remember what shows it best.
+    round in a room. The rest remember what shows it best, and what is near. A single frame is always the one before.
     """
 
     recent: float
@@ -174,7 +174,7 @@ def _choose_memory(
     rng: np.random.Generator,
     shares: MemoryShares,
 ) -> list[int]:
-    """Return the frames to remember: the chunks before the first one, or views from afar, and pairs seen elsewhere."""
+    """Return the frames to remember: the chunks just before, views from afar or aside, pairs seen elsewhere."""
     first = targets[0]
     if size == 1:
         return [first - 1]
@@ -190,8 +190,7 @@ def _choose_memory(
     while len(memory) < size:
         aim = int(rng.choice(aims))
         if kind == "aside":
-            away = _asideness(walk, depths, apart, targets)
-            pick = int(rng.choice(apart, p=away / away.sum()))
+            pick = int(rng.choice(apart, p=(aside := _asideness(walk, depths, apart, targets)) / aside.sum()))
         elif kind == "afar":
             far = _afarness(_coverage_each(walk, depths, apart, aim))
             pick = int(rng.choice(apart, p=far / far.sum()))

@@ -3,9 +3,9 @@
 A pass decides at once what memory and the patches decided so far leave hardly open. Of the others it decides patches
 that lie far apart, few at first: neighbours that are decided together know nothing of each other, so half a picture
 would hang on a wall; and where the surest come first, a wall is plain before a picture could hang there. Chances are a
-pure function of (seed, chunk index, pass). Where memory shows a view, the likeliest codes copy it at once. No scene;
-engine thread.
-C frames, N patches, K codes, H hidden patches.
+pure function of (seed, chunk index, pass). Where memory shows a view, the likeliest codes draw it again at once.
+No scene; engine thread.
+C frames, N patches, D width, K codes, H hidden patches.
 """
 
 import math
@@ -81,8 +81,8 @@ def invent(
 
 
 @torch.no_grad()
-def copied(inventor: Inventor, cameras: torch.Tensor, memory: Sequence[Remembered]) -> torch.Tensor:
-    """Return latents [C, N, CHANNELS] of the frames at planar poses `cameras` [C, 3], all of which memory shows."""
+def drawn_again(inventor: Inventor, cameras: torch.Tensor, memory: Sequence[Remembered]) -> torch.Tensor:
+    """Return latents [C, N, CHANNELS] of the frames at planar poses `cameras` [C, 3], as memory shows them."""
     layout, book = inventor.layout, inventor.book
     device, shape = layout.place.device, (len(cameras), TOKENS)
     look = _looking(layout, cameras, memory)

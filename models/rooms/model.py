@@ -33,7 +33,7 @@ from models.rooms.cover import Cover, cover_of, shown_share, without_holes
 from models.rooms.grid import fine_facts
 from models.rooms.key_views import key_poses
 from models.rooms.layout import LayoutNetwork
-from models.rooms.layout_sampling import Inventor, copied, invent
+from models.rooms.layout_sampling import Inventor, drawn_again, invent
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
 from models.rooms.refiner import Refiner
 from models.rooms.remembered import Remembered, WindowChunk, from_block, from_window, planar
@@ -62,7 +62,7 @@ _KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leav
 _KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
 _KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
-_COPIED_DETAIL = 0.8  # the same, to be drawn from memory alone
+_KNOWN_DETAIL = 0.8  # the same, to be drawn from memory alone
 
 
 def preferred_dtype(device: torch.device) -> torch.dtype:
@@ -159,7 +159,7 @@ class RoomsModel:
         key = self._key_view(rooms, poses, memory, recall, cover)
         if key is not None:
             memory.append(from_window(key))
-        is_known = shown_share(cover, _COPIED_DETAIL) >= _KNOWN_SHARE
+        is_known = shown_share(cover, _KNOWN_DETAIL) >= _KNOWN_SHARE
         latents = self._drawn(rooms, planar(poses), memory, is_known=is_known).cpu()
         drawn_s = time.perf_counter()
         chunk = self._chunk(rooms, poses, latents, cover, key)
@@ -184,10 +184,10 @@ class RoomsModel:
     def _drawn(
         self, rooms: RoomsState, cameras: torch.Tensor, memory: Sequence[Remembered], *, is_known: bool
     ) -> torch.Tensor:
-        """Return latents [C, N, CHANNELS] of the coming chunk, copied or, where the weights can, invented."""
+        """Return latents [C, N, CHANNELS] of the coming chunk: drawn again or invented, where the weights can."""
         if self.inventor is not None:
             if is_known:
-                return copied(self.inventor, cameras, memory)
+                return drawn_again(self.inventor, cameras, memory)
             return invent(self.inventor, cameras, memory, rooms.seed, rooms.chunk_index)
         times = self.times_covered if is_known else self.times_new
         return draw(self.network, cameras, memory, rooms.seed, rooms.chunk_index, times)

@@ -17,7 +17,7 @@ from models.rooms.checkpoint import load_tensors, save_tensors
 from models.rooms.dataset import Batch, MemoryShares, make_batch
 from models.rooms.geometry import distances, world_points
 from models.rooms.grid import fine_facts
-from models.rooms.layout_sampling import Inventor, copied, finished
+from models.rooms.layout_sampling import Inventor, drawn_again, finished
 from models.rooms.network import RoomsNetwork
 from models.rooms.patches import PatchBasis, log_depth
 from models.rooms.remembered import Remembered
@@ -34,7 +34,7 @@ _MEMORY_SIZES = (2, 4, 6, 8)
 _RECENT_SHARE = 0.5
 _TIMES = ((1.0,), TIMES_COVERED, TIMES_NEW)
 _TIMES_SHARES = (0.1, 0.5, 0.4)
-_FINISHED_SHARE = 0.5  # of samples that the layout network draws are of the true codes; the others copy memory
+_FINISHED_SHARE = 0.5  # of samples that the layout network draws are of the true codes; the others of what memory shows
 _GIVEN_SHARE = 0.1  # of frames are not drawn, only encoded, as seed views are
 _AHEAD = 3
 
@@ -139,7 +139,7 @@ class Pool:
 
 
 def _painter(painters: Painters, batch: Batch, index: int, rng: np.random.Generator) -> Paint:
-    """Return what draws the chunks of one sample: the layout network where there is one, as in play."""
+    """Return what draws the chunks of one sample: the layout network where there is one."""
     times = _TIMES[int(rng.choice(len(_TIMES), p=_TIMES_SHARES))]
     is_finished = rng.random() < _FINISHED_SHARE
     inventor, poses = painters.inventor, batch.target_poses[index]
@@ -149,7 +149,7 @@ def _painter(painters: Painters, batch: Batch, index: int, rng: np.random.Genera
             return draw(painters.network, poses[number], memory, batch.noise_seed, 2 * index + number, times)
         if is_finished:
             return finished(inventor, poses[number], memory, batch.targets[index, number])
-        return copied(inventor, poses[number], memory)
+        return drawn_again(inventor, poses[number], memory)
 
     return paint
 

@@ -1,4 +1,4 @@
-"""How controls move the camera, and what stops it: walls, as far as the model itself has drawn them. Pure numpy.
+"""How controls move the camera, and what stops it: walls, as far as the model itself has drawn them. Pure.
 
 A wall cell is a square of CELL_M of the floor plan that holds something at body height. Cells come from the depth that
 the model drew, never from a scene; a frame that sees through a cell takes it away again. Engine thread.
@@ -25,6 +25,7 @@ _BODY_M = (0.14, 0.84)  # heights that stop the camera
 _SEEN_M = 2.0  # points farther away are too coarse to be walls
 _STANDING_M = 0.24  # where the camera has stood there is no wall
 _EDGE, _SLANT = 0.15, 0.05  # log depth: a column that lies between both beside it, so far from them, mixes the two
+_CLEARED_M = 4.0  # how far ahead a column has points at body height, so that it can show that a cell is empty
 _BEHIND = 0.2  # log depth: what is seen so much farther away than a cell shows that the cell is empty
 
 Cells = NDArray[np.int32]  # [n, 2], x and z in units of CELL_M
@@ -43,7 +44,7 @@ def steered(pose: Pose, controls: Sequence[Controls], motion: Motion, dt_s: floa
 
 
 def with_drawn(walls: Cells, poses: Sequence[Pose], points: Array) -> Cells:
-    """Return the wall cells after frames at `poses` drew points [C, N, 3]; the given cells are left alone."""
+    """Return the wall cells after frames at `poses` drew points [C, N, 3]; the given array is left alone."""
     cells = walls
     for pose, frame in zip(poses, points, strict=True):
         ahead_m = _scan(pose, frame)
@@ -77,10 +78,10 @@ def _found(pose: Pose, ahead_m: Array) -> Cells:
 
 
 def _is_seen_through(pose: Pose, ahead_m: Array, centres: Array) -> NDArray[np.bool_]:
-    """Return which cells a scan looks past: in their column and both beside it, all is farther away."""
+    """Return which cells a scan looks past: in their column and both beside it, bodies would meet nothing as near."""
     cell_ahead_m, right_m = _ahead_and_right(pose, centres)
     column = np.floor((right_m / np.maximum(cell_ahead_m, 1e-3) + 1.0) * COLUMNS / 2)
-    in_sight = (cell_ahead_m > 0.0) & (column >= 0) & (column < COLUMNS)
+    in_sight = (cell_ahead_m > 0.0) & (cell_ahead_m < _CLEARED_M) & (column >= 0) & (column < COLUMNS)
     padded = np.pad(ahead_m, 1, mode="edge")
     nearest_m = np.minimum(np.minimum(padded[:-2], padded[2:]), ahead_m)
     seen_m = nearest_m[np.clip(column, 0, COLUMNS - 1).astype(np.int64)]
@@ -99,29 +100,42 @@ def _centres(cells: Cells) -> Array:
 
 
 def _slide(here: Pose, there: Pose, centres: Array) -> Pose:
-    """Return `there`, or as much of it as the walls allow: round what is in the way, or along one axis."""
-    along_axes = ((there.x_m, here.z_m), (here.x_m, there.z_m))
-    for x_m, z_m in ((there.x_m, there.z_m), _around(here, there, centres), *along_axes):
-        if not _is_blocked(here, x_m, z_m, centres):
-            return replace(there, x_m=x_m, z_m=z_m)
-    return replace(there, x_m=here.x_m, z_m=here.z_m)
+    """Return `there`, or as much of it as the walls allow: past what is in the way, or along one axis."""
+    if not _is_blocked(here, there.x_m, there.z_m, centres):
+        return there
+    ways = (
+        _past(here, there, _nearest(centres, here)),
+        _past(here, there, _nearest(centres, there)),
+        (there.x_m, here.z_m),
+        (here.x_m, there.z_m),
+        (here.x_m, here.z_m),
+    )
+    free = [way for way in ways if not _is_blocked(here, *way, centres)]
+    x_m, z_m = max(free, key=lambda way: _progress(here, there, *way))
+    return replace(there, x_m=x_m, z_m=z_m)
 
 
-def _around(here: Pose, there: Pose, centres: Array) -> tuple[float, float]:
-    """Return where the part of a move that goes past the cell nearest to its end leads, and not towards it."""
-    if not len(centres):
-        return there.x_m, there.z_m
-    nearest = centres[np.hypot(centres[:, 0] - there.x_m, centres[:, 1] - there.z_m).argmin()]
-    east, north = nearest[0] - here.x_m, nearest[1] - here.z_m
-    move_x, move_z = there.x_m - here.x_m, there.z_m - here.z_m
-    towards = max(0.0, east * move_x + north * move_z) / max(1e-9, east * east + north * north)
-    return float(here.x_m + move_x - towards * east), float(here.z_m + move_z - towards * north)
+def _nearest(centres: Array, pose: Pose) -> Array:
+    return centres[np.hypot(centres[:, 0] - pose.x_m, centres[:, 1] - pose.z_m).argmin()]
+
+
+def _past(here: Pose, there: Pose, cell: Array) -> tuple[float, float]:
+    """Return where the part of a move leads that goes past a cell, and not towards it."""
+    east, north = cell[0] - here.x_m, cell[1] - here.z_m
+    towards = _progress(here, there, cell[0], cell[1]) / max(1e-9, east * east + north * north)
+    share = max(0.0, float(towards))
+    return float(there.x_m - share * east), float(there.z_m - share * north)
+
+
+def _progress(here: Pose, there: Pose, x_m: float, z_m: float) -> float:
+    """Return how far (x, z) lies in the direction of a move, times the move's length [m^2]."""
+    return (there.x_m - here.x_m) * (x_m - here.x_m) + (there.z_m - here.z_m) * (z_m - here.z_m)
 
 
 def _is_blocked(here: Pose, x_m: float, z_m: float, centres: Array) -> bool:
-    """Whether going to (x, z) comes too near to a wall, and nearer than now: leaving is always allowed."""
+    """Whether (x, z) is too near to a wall, and nearer than one is to any now: leaving is always allowed."""
     if not len(centres) or math.hypot(x_m - here.x_m, z_m - here.z_m) == 0.0:
         return False
-    after = np.hypot(centres[:, 0] - x_m, centres[:, 1] - z_m)
-    before = np.hypot(centres[:, 0] - here.x_m, centres[:, 1] - here.z_m)
-    return bool(((after < REACH_M) & (after < before)).any())
+    after_m = np.hypot(centres[:, 0] - x_m, centres[:, 1] - z_m).min()
+    before_m = np.hypot(centres[:, 0] - here.x_m, centres[:, 1] - here.z_m).min()
+    return bool(after_m < min(REACH_M, before_m))

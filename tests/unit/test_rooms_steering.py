@@ -72,6 +72,21 @@ def test_given_cells_are_left_alone():
     assert np.array_equal(walls, before)
 
 
+def test_sliding_along_a_flat_wall_is_steady():
+    wall = np.array([[x, 10] for x in range(-20, 60)], np.int32)
+    path = walk(Pose(0.0, 0.5, 0.69, math.pi / 4), Key.FORWARD, wall, frames=12)
+    steps = np.diff([pose.x_m for pose in path])
+    assert (steps > 0.06).all(), steps
+    assert min(pose.z_m for pose in path) > 0.65
+
+
+def test_what_lies_too_far_away_to_be_judged_stays():
+    far = np.array([[0, 45]], np.int32)
+    pose = Pose(0.0, CAMERA_HEIGHT_M, 0.0)
+    nothing_near = world_points(planar([pose]), torch.full((1, 96), math.log(4.8))).numpy()
+    assert [0, 45] in with_drawn(far, [pose], nothing_near).tolist()
+
+
 def test_a_frame_that_sees_through_a_cell_takes_it_away():
     stray = wall_ahead(1.0)
     pose = Pose(0.0, CAMERA_HEIGHT_M, 0.0)
@@ -110,7 +125,7 @@ def test_true_depth_lets_players_through_every_door():
         for aside_m, slant_rad in ((0.0, 0.0), (0.25, 0.0), (-0.25, 0.0), (0.6, 0.45), (-0.6, -0.45)):
             pose = Pose(x - 1.2, CAMERA_HEIGHT_M, z + 0.5 + aside_m, math.pi / 2 + slant_rad)
             walls = NO_CELLS
-            for _ in range(20):
+            for _ in range(30):
                 walls = drawn_truly(scene, basis, pose, walls)
                 pose = walk(pose, Key.FORWARD, walls, frames=2)[-1]
             assert pose.x_m > x + 1.0, (z, aside_m, slant_rad, pose)
