@@ -190,7 +190,8 @@ def _choose_memory(
     while len(memory) < size:
         aim = int(rng.choice(aims))
         if kind == "aside":
-            pick = int(rng.choice(apart, p=(aside := _asideness(walk, depths, apart, targets)) / aside.sum()))
+            aside = _asideness(walk, depths, apart, targets)
+            pick = int(rng.choice(apart, p=aside / aside.sum()))
         elif kind == "afar":
             far = _afarness(_coverage_each(walk, depths, apart, aim))
             pick = int(rng.choice(apart, p=far / far.sum()))

@@ -27,10 +27,8 @@ KEY_PASSES = 8  # the same, of a key view
 FIRST_PASS, FIRST_KEY_PASS = 1000, 2000  # pass numbers apart from those of the drawing network
 _TURNS_PASS = 999  # after the last of a chunk, for whose turn it is
 _SURE_NATS = 0.3  # of doubt: a patch of less need not wait
-_SPREAD = (
-    0.7548776662,
-    0.5698402910,
-)  # a step in the sequence for a column and a row: R2 (Roberts, 2018), evenly far apart
+# a step in the sequence for a column and for a row: R2 (Roberts, 2018), evenly far apart
+_SPREAD = (0.7548776662, 0.5698402910)
 _SPREAD_FRAME = 0.5  # the same, for a frame
 
 Look = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
