@@ -24,7 +24,7 @@ def render(scene: Scene, poses: NDArray[np.floating]) -> tuple[Bytes, Floats]:
     poses = np.ascontiguousarray(poses, np.float64)
     rgb = np.empty((len(poses), HEIGHT_PX, WIDTH_PX, 3), np.uint8)
     depth_m = np.empty((len(poses), HEIGHT_PX, WIDTH_PX), np.float32)
-    _draw(scene.solid, scene.room, scene.palette, scene.pictures, scene.objects, poses, rgb, depth_m)
+    _draw(scene.solid, scene.room, scene.palette, scene.pictures, scene.paint, scene.objects, poses, rgb, depth_m)
     return rgb, depth_m
 
 
@@ -81,6 +81,7 @@ def _draw(
     room: Bytes,
     palette: Floats,
     pictures: Bytes,
+    paint: Floats,
     objects: Floats,
     poses: Poses,
     rgb: Bytes,
@@ -94,7 +95,7 @@ def _draw(
             total[:] = 0.0
             for sub in range(_SUPERSAMPLE):
                 across = (u + (sub + 0.5) / _SUPERSAMPLE) / FOCAL_PX - 1.0
-                _draw_ray(solid, room, palette, pictures, objects, x, z, yaw, across, total)
+                _draw_ray(solid, room, palette, pictures, paint, objects, x, z, yaw, across, total)
             for v in range(HEIGHT_PX):
                 for c in range(3):
                     rgb[frame, v, u, c] = np.uint8(total[v, c] / samples * 255.0 + 0.5)
@@ -107,6 +108,7 @@ def _draw_ray(
     room: Bytes,
     palette: Floats,
     pictures: Bytes,
+    paint: Floats,
     objects: Floats,
     x: float,
     z: float,
@@ -122,6 +124,7 @@ def _draw_ray(
     along = (hit_z - 1.0) % PITCH_CELLS if face < 2 else (hit_x - 1.0) % PITCH_CELLS
     row = room[open_z, open_x]
     design = pictures[cell_z, cell_x, face]
+    plain = paint[cell_z, cell_x, face]
     length = math.sqrt(1.0 + across * across)
     near = np.empty(len(objects), np.int64)
     num_near = shading.objects_on_ray(objects, x, z, dx, dz, wall, near)
@@ -139,7 +142,7 @@ def _draw_ray(
                 shading.ceiling_colour(palette, under, px, pz, colour)
         else:
             height = CAMERA_HEIGHT_M - slope * wall
-            shading.wall_colour(palette, row, design, height, u, along, face, colour)
+            shading.wall_colour(palette, row, plain, design, height, u, along, face, colour)
         for index in range(num_near):
             depth = shading.object_colour(objects, near[index], x, z, dx, dz, slope, depth, colour)
         _add(total, line // _SUPERSAMPLE, depth, length, slope, colour)

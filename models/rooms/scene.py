@@ -2,7 +2,7 @@
 
 A world is 5 x 5 rooms of 4 x 4 free cells of one metre on a regular grid. A room has one of eight themes, a door
 of one cell at a fixed place of a shared wall, framed pictures at one fixed place of a wall, and at most one object
-at one of four spots: little to know, so that a glimpse says what the rest of a room looks like.
+at one of four spots. Each wall is painted by itself: little to know, yet what is behind one cannot be told from ahead.
 """
 
 from dataclasses import dataclass
@@ -28,24 +28,36 @@ DOOR_SHARE = 0.75
 PICTURE_SHARE = 0.6
 OBJECT_SHARE = 0.7
 
-# wall, wainscot, floor light, floor dark, ceiling
+# of a room: wainscot, floor light, floor dark, ceiling
 THEMES = np.array(
     [
-        [(0.86, 0.47, 0.34), (0.42, 0.20, 0.17), (0.91, 0.80, 0.65), (0.66, 0.49, 0.37), (0.97, 0.90, 0.83)],
-        [(0.94, 0.73, 0.36), (0.34, 0.28, 0.45), (0.88, 0.85, 0.78), (0.56, 0.51, 0.50), (0.98, 0.95, 0.86)],
-        [(0.60, 0.74, 0.53), (0.26, 0.37, 0.31), (0.88, 0.80, 0.66), (0.60, 0.47, 0.35), (0.93, 0.96, 0.89)],
-        [(0.34, 0.66, 0.67), (0.12, 0.29, 0.36), (0.89, 0.87, 0.82), (0.42, 0.53, 0.56), (0.89, 0.96, 0.96)],
-        [(0.43, 0.57, 0.86), (0.17, 0.21, 0.45), (0.86, 0.83, 0.78), (0.51, 0.47, 0.53), (0.91, 0.94, 0.99)],
-        [(0.66, 0.51, 0.81), (0.32, 0.21, 0.42), (0.85, 0.80, 0.87), (0.53, 0.46, 0.59), (0.96, 0.93, 0.99)],
-        [(0.90, 0.57, 0.66), (0.48, 0.23, 0.32), (0.93, 0.87, 0.82), (0.67, 0.50, 0.48), (0.99, 0.94, 0.94)],
-        [(0.90, 0.87, 0.77), (0.50, 0.35, 0.23), (0.68, 0.49, 0.33), (0.47, 0.32, 0.21), (0.98, 0.97, 0.94)],
+        [(0.42, 0.20, 0.17), (0.91, 0.80, 0.65), (0.66, 0.49, 0.37), (0.97, 0.90, 0.83)],
+        [(0.34, 0.28, 0.45), (0.88, 0.85, 0.78), (0.56, 0.51, 0.50), (0.98, 0.95, 0.86)],
+        [(0.26, 0.37, 0.31), (0.88, 0.80, 0.66), (0.60, 0.47, 0.35), (0.93, 0.96, 0.89)],
+        [(0.12, 0.29, 0.36), (0.89, 0.87, 0.82), (0.42, 0.53, 0.56), (0.89, 0.96, 0.96)],
+        [(0.17, 0.21, 0.45), (0.86, 0.83, 0.78), (0.51, 0.47, 0.53), (0.91, 0.94, 0.99)],
+        [(0.32, 0.21, 0.42), (0.85, 0.80, 0.87), (0.53, 0.46, 0.59), (0.96, 0.93, 0.99)],
+        [(0.48, 0.23, 0.32), (0.93, 0.87, 0.82), (0.67, 0.50, 0.48), (0.99, 0.94, 0.94)],
+        [(0.50, 0.35, 0.23), (0.68, 0.49, 0.33), (0.47, 0.32, 0.21), (0.98, 0.97, 0.94)],
     ],
     dtype=np.float32,
 )
-DOORWAY_THEME = np.array(
-    [(0.58, 0.43, 0.30), (0.40, 0.28, 0.19), (0.50, 0.38, 0.28), (0.50, 0.38, 0.28), (0.70, 0.60, 0.50)],
+# of a wall above its wainscot
+PAINTS = np.array(
+    [
+        (0.86, 0.40, 0.28),
+        (0.96, 0.74, 0.30),
+        (0.40, 0.66, 0.36),
+        (0.14, 0.46, 0.50),
+        (0.24, 0.36, 0.74),
+        (0.44, 0.24, 0.58),
+        (0.90, 0.50, 0.62),
+        (0.94, 0.92, 0.86),
+    ],
     dtype=np.float32,
 )
+DOORWAY_THEME = np.array([(0.40, 0.28, 0.19), (0.50, 0.38, 0.28), (0.50, 0.38, 0.28), (0.70, 0.60, 0.50)], np.float32)
+DOORWAY_PAINT = (0.58, 0.43, 0.30)
 
 # radius_m, height_m (of a ball: its centre), kind (1 cylinder, 2 ball), red, green, blue
 OBJECTS = np.array(
@@ -69,8 +81,9 @@ class Scene:
     seed: int
     solid: Bytes  # [S, S]
     room: Bytes  # [S, S], the palette row of a cell
-    palette: Floats  # [rooms + 1, 5, 3]
+    palette: Floats  # [rooms + 1, 4, 3], as THEMES has it
     pictures: Bytes  # [S, S, 4], 1 + design on the faces west, east, south, north of a wall cell
+    paint: Floats  # [S, S, 4, 3], red, green and blue of those faces, above the wainscot
     objects: Floats  # [rooms, 8]: x, z, radius, height, kind (0 none), red, green, blue
 
 
@@ -86,7 +99,8 @@ def make_scene(seed: int) -> Scene:
     themes = THEMES[rng.integers(len(THEMES), size=NUM_ROOMS)]
     palette = np.concatenate([themes, DOORWAY_THEME[None]]).astype(np.float32)
     _open_doors(solid, rng)
-    return Scene(seed, solid, room, palette, _hang_pictures(rng), _place_objects(rng))
+    pictures, objects = _hang_pictures(rng), _place_objects(rng)
+    return Scene(seed, solid, room, palette, pictures, _paint_walls(rng), objects)
 
 
 def _first_cell(room_index: int) -> tuple[int, int]:
@@ -116,6 +130,21 @@ def _hang_pictures(rng: np.random.Generator) -> Bytes:
         for face, (cell_z, cell_x) in enumerate(faces):
             pictures[cell_z, cell_x, face] = design[index, face] * hung[index, face]
     return pictures
+
+
+def _paint_walls(rng: np.random.Generator) -> Floats:
+    paint = np.empty((SIDE_CELLS, SIDE_CELLS, 4, 3), np.float32)
+    paint[:] = DOORWAY_PAINT
+    colour = PAINTS[rng.integers(len(PAINTS), size=(NUM_ROOMS, 4))]
+    for index in range(NUM_ROOMS):
+        z, x = _first_cell(index)
+        rows, columns = slice(z, z + ROOM_CELLS), slice(x, x + ROOM_CELLS)
+        # the east wall of a room shows its west face, and so on
+        paint[rows, x + ROOM_CELLS, 0] = colour[index, 0]
+        paint[rows, x - 1, 1] = colour[index, 1]
+        paint[z + ROOM_CELLS, columns, 2] = colour[index, 2]
+        paint[z - 1, columns, 3] = colour[index, 3]
+    return paint
 
 
 def _place_objects(rng: np.random.Generator) -> Floats:

@@ -71,16 +71,23 @@ def wall_light(height: float, along: float, room: int) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def wall_colour(
-    palette: Floats, room: int, design: int, height: float, u: float, along: float, face: int, colour: Floats
+    palette: Floats,
+    room: int,
+    plain: Floats,
+    design: int,
+    height: float,
+    u: float,
+    along: float,
+    face: int,
+    colour: Floats,
 ) -> None:
-    """Colour a wall, its wainscot or its picture; `u` runs along one cell."""
-    row = 1 if height < 0.22 else 0
+    """Colour a wall in its `plain` paint, its wainscot or its picture; `u` runs along one cell."""
     light = FACE_LIGHT[face] * wall_light(height, along, room)
     pu, pv = (u - 0.5) / 0.36, (height - 0.59) / 0.27
     pictured = design > 0 and abs(pu) < 1.0 and abs(pv) < 1.0
     part = picture_part(design - 1, pu, pv) if pictured else 0
     for c in range(3):
-        value = palette[room, row, c]
+        value = palette[room, 0, c] if height < 0.22 else plain[c]
         if pictured:
             value = PICTURE_COLOURS[design - 1, part - 1, c] if part > 0 else 0.20 - 0.04 * c
         colour[c] = value * light
@@ -97,7 +104,7 @@ def floor_colour(palette: Floats, objects: Floats, room: int, x: float, z: float
         if objects[room, 4] > 0:
             gap = math.hypot(x - objects[room, 0], z - objects[room, 1]) - 0.7 * objects[room, 2]
             light *= 1.0 - 0.5 * near_light(max(gap, 0.0), 0.35)
-    row = 2 + ((math.floor(x) + math.floor(z)) & 1)
+    row = 1 + ((math.floor(x) + math.floor(z)) & 1)
     for c in range(3):
         colour[c] = palette[room, row, c] * light
 
@@ -114,7 +121,7 @@ def ceiling_colour(palette: Floats, room: int, x: float, z: float, colour: Float
         glow = 1.0 if off < 0.27 else 0.6 * near_light(off - 0.27, 0.45)
     for c in range(3):
         lamp = 1.0 if c < 2 else 0.88
-        colour[c] = palette[room, 4, c] * light * (1.0 - glow) + lamp * glow
+        colour[c] = palette[room, 3, c] * light * (1.0 - glow) + lamp * glow
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)

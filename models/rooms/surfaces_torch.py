@@ -103,7 +103,8 @@ def _walls(view: View, scenes: Scenes, scene_of: torch.Tensor, hits: Hits) -> to
     corner = 0.22 * near_light(torch.minimum(along, ROOM_CELLS - along), 0.8) * (room != DOORWAY)[..., None]
     light = (1.0 - corner) * (1.0 - 0.25 * near_light(height, 0.25)) * (1.0 - 0.15 * near_light(1.0 - height, 0.3))
     light = light * _constant(FACE_LIGHT, light)[hits.face][..., None]
-    plain = scenes.palette[scene[..., None], room[..., None], (height < 0.22).long()]  # [F, R, V, 3]
+    paint, wainscot = scenes.paint[scene, *hits.cell, hits.face], scenes.palette[scene, room, 0]  # [F, R, 3]
+    plain = torch.where((height < 0.22)[..., None], wainscot[..., None, :], paint[..., None, :])
     pu, pv = (u - 0.5) / 0.36, (height - 0.59) / 0.27
     pictured = (design > 0) & (pu.abs() < 1.0) & (pv.abs() < 1.0)
     kind = (design - 1).clamp(min=0)
@@ -140,7 +141,7 @@ def _floor(scenes: Scenes, scene: torch.Tensor, room: torch.Tensor, x: torch.Ten
     gap = torch.hypot(x - thing[..., 0], z - thing[..., 1]) - 0.7 * thing[..., 2]
     shade = 1.0 - 0.5 * near_light(gap.clamp(min=0.0), 0.35) * (thing[..., 4] > 0)
     light = torch.where(room == DOORWAY, 0.82, (1.0 - 0.30 * near_light(_edge(x, z), 0.7)) * shade)
-    row = 2 + ((x.floor() + z.floor()).long() & 1)
+    row = 1 + ((x.floor() + z.floor()).long() & 1)
     return scenes.palette[scene, room, row] * light[..., None]
 
 
@@ -151,7 +152,7 @@ def _ceiling(scenes: Scenes, scene: torch.Tensor, room: torch.Tensor, x: torch.T
     glow = torch.where(off < 0.27, 1.0, 0.6 * near_light(off - 0.27, 0.45)) * is_room
     light = torch.where(is_room, 0.92 - 0.22 * near_light(_edge(x, z), 0.7), 0.75)
     lamp = torch.tensor((1.0, 1.0, 0.88), device=x.device)
-    plain = scenes.palette[scene, room, 4] * (light * (1.0 - glow))[..., None]
+    plain = scenes.palette[scene, room, 3] * (light * (1.0 - glow))[..., None]
     return plain + lamp * glow[..., None]
 
 

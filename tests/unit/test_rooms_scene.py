@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.rooms.renderer import render, wall_depths
-from models.rooms.scene import DOORWAY, SIDE_CELLS, make_scene
+from models.rooms.scene import DOORWAY, PAINTS, SIDE_CELLS, make_scene
 from models.rooms.sizes import COLUMNS, FAR_M, HEIGHT_PX, STEP_M, TURN_RAD, WIDTH_PX
 from models.rooms.walk import is_free, random_walk
 
@@ -18,6 +18,30 @@ def test_a_seed_always_gives_the_same_world_and_pictures():
 
 def test_other_seeds_give_other_worlds():
     assert not np.array_equal(make_scene(900_001).palette, make_scene(900_002).palette)
+
+
+def test_walls_of_one_room_bear_paints_of_their_own_on_every_cell():
+    scene = make_scene(900_002)
+    room = 7
+    rows, columns = np.nonzero(scene.room == room)
+    z, x = slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1)
+    walls = [
+        scene.paint[z, columns.max() + 1, 0],
+        scene.paint[z, columns.min() - 1, 1],
+        scene.paint[rows.max() + 1, x, 2],
+        scene.paint[rows.min() - 1, x, 3],
+    ]
+    assert all((wall == wall[0]).all() and wall[0] in PAINTS for wall in walls)
+    seen = [paint for number in range(8) for paint in np.unique(make_scene(number).paint.reshape(-1, 3), axis=0)]
+    assert len(np.unique(seen, axis=0)) == len(PAINTS) + 1  # and the doorways'
+
+
+def test_the_picture_shows_the_paint_of_the_wall_ahead():
+    scene = make_scene(900_004)
+    rgb, _ = render(scene, np.array([[4.0, 1.5, np.pi / 2]]))  # in the first room, towards its east wall
+    shown = rgb[0, HEIGHT_PX // 2, WIDTH_PX // 2].astype(np.float64)
+    paint = scene.paint[1, 5, 0].astype(np.float64)
+    assert shown / shown.sum() == pytest.approx(paint / paint.sum(), abs=0.04)
 
 
 def test_every_open_cell_belongs_to_a_room_or_a_doorway():
