@@ -11,9 +11,11 @@ C frames, N patches, D width, K codes, H hidden patches.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from models.rooms.checkpoint import load_layout_weights
 from models.rooms.codebook import Codebook
 from models.rooms.grid import grid_facts
 from models.rooms.layout import LayoutNetwork
@@ -42,6 +44,17 @@ class Inventor:
     book: Codebook
     passes: int = PASSES
     key_passes: int = KEY_PASSES
+
+
+def load_inventor(weights: Path, device: torch.device, dtype: torch.dtype) -> Inventor | None:
+    """Return the inventor of a weights file, not to be trained, or None where it has none."""
+    found = load_layout_weights(weights)
+    if found is None:
+        return None
+    tensors, book = found
+    layout = LayoutNetwork()
+    layout.load_state_dict(tensors)
+    return Inventor(layout.requires_grad_(False).to(device, dtype).eval(), book.to(device))
 
 
 @torch.no_grad()
@@ -92,7 +105,7 @@ def drawn_again(inventor: Inventor, cameras: torch.Tensor, memory: Sequence[Reme
 
 
 @torch.no_grad()
-def finished(
+def recoded(
     inventor: Inventor, cameras: torch.Tensor, memory: Sequence[Remembered], latents: torch.Tensor
 ) -> torch.Tensor:
     """Return latents [C, N, CHANNELS] as they are drawn where all codes of the given ones are chosen."""

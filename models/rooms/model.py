@@ -27,13 +27,11 @@ from models.base import (
     Step,
 )
 from models.rooms import retrieval, steering
-from models.rooms.checkpoint import WEIGHTS, load_layout_weights, load_refiner_weights, load_weights
-from models.rooms.codebook import Codebook
+from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
 from models.rooms.cover import Cover, cover_of, shown_share, without_holes
 from models.rooms.grid import fine_facts
 from models.rooms.key_views import key_poses
-from models.rooms.layout import LayoutNetwork
-from models.rooms.layout_sampling import Inventor, drawn_again, invent
+from models.rooms.layout_sampling import drawn_again, invent, load_inventor
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
 from models.rooms.refiner import Refiner
 from models.rooms.remembered import Remembered, WindowChunk, from_block, from_window, planar
@@ -110,7 +108,8 @@ class RoomsModel:
         network.load_state_dict(tensors)
         self.network = network.requires_grad_(False).to(self.device, self.dtype).eval()
         self.refiner = _loaded_refiner(load_refiner_weights(weights), self.device, self.dtype)
-        self.inventor = _loaded_inventor(load_layout_weights(weights), self.device, self.dtype)
+        # where only float32 is to be had, deciding code by code is too slow
+        self.inventor = None if self.dtype == torch.float32 else load_inventor(weights, self.device, self.dtype)
         self.fingerprint = hashlib.blake2b(weights.read_bytes() + _LAYOUT.encode(), digest_size=16).hexdigest()
 
     def begin(self, seed: int, image: Pixels | None = None) -> Beginning:
@@ -270,16 +269,6 @@ def _loaded_refiner(
     refiner = Refiner()
     refiner.load_state_dict(tensors)
     return refiner.requires_grad_(False).to(device, dtype).eval()
-
-
-def _loaded_inventor(
-    found: tuple[dict[str, torch.Tensor], Codebook] | None, device: torch.device, dtype: torch.dtype
-) -> Inventor | None:
-    if found is None or dtype == torch.float32:  # where only float32 is to be had, deciding code by code is too slow
-        return None
-    layout = LayoutNetwork()
-    layout.load_state_dict(found[0])
-    return Inventor(layout.requires_grad_(False).to(device, dtype).eval(), found[1].to(device))
 
 
 def _free_m(window: Sequence[WindowChunk]) -> float:

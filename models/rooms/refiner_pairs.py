@@ -17,7 +17,7 @@ from models.rooms.checkpoint import load_tensors, save_tensors
 from models.rooms.dataset import Batch, MemoryShares, make_batch
 from models.rooms.geometry import distances, world_points
 from models.rooms.grid import fine_facts
-from models.rooms.layout_sampling import Inventor, drawn_again, finished
+from models.rooms.layout_sampling import Inventor, drawn_again, recoded
 from models.rooms.network import RoomsNetwork
 from models.rooms.patches import PatchBasis, log_depth
 from models.rooms.remembered import Remembered
@@ -148,7 +148,7 @@ def _painter(painters: Painters, batch: Batch, index: int, rng: np.random.Genera
         if inventor is None:
             return draw(painters.network, poses[number], memory, batch.noise_seed, 2 * index + number, times)
         if is_finished:
-            return finished(inventor, poses[number], memory, batch.targets[index, number])
+            return recoded(inventor, poses[number], memory, batch.targets[index, number])
         return drawn_again(inventor, poses[number], memory)
 
     return paint

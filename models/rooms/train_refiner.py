@@ -19,14 +19,12 @@ from torch.nn import functional
 from models.rooms.checkpoint import (
     WEIGHTS,
     add_refiner,
-    load_layout_weights,
     load_refiner_weights,
     load_tensors,
     save_tensors,
 )
 from models.rooms.grid import fine_facts
-from models.rooms.layout import LayoutNetwork
-from models.rooms.layout_sampling import Inventor
+from models.rooms.layout_sampling import load_inventor
 from models.rooms.patches import PatchBasis
 from models.rooms.refiner import Refiner
 from models.rooms.refiner_pairs import Group, Painters, Pairs, Pool, make_group
@@ -193,12 +191,7 @@ def _size(error: torch.Tensor) -> torch.Tensor:
 
 def _painters(weights: Path) -> Painters:
     network, basis = drawing_network(weights)
-    found = load_layout_weights(weights)
-    if found is None:
-        return Painters(network, basis)
-    layout = LayoutNetwork()
-    layout.load_state_dict(found[0])
-    return Painters(network, basis, Inventor(layout.requires_grad_(False).bfloat16().eval(), found[1]))
+    return Painters(network, basis, load_inventor(weights, torch.device("cpu"), torch.bfloat16))
 
 
 def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
