@@ -1,10 +1,17 @@
-"""numba's compiler where it is installed; a training machine may have only torch and numpy. Any thread."""
+"""numba's compiler where it is installed; a training machine may have only torch and numpy. Any thread.
 
-from collections.abc import Callable
+What is compiled is kept on disk in a folder named by the sources it comes from. numba alone looks at the file of a
+function and not at those that it calls: after a change of `shading.py` it would go on drawing with the old one.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 HAS_NUMBA = True
 try:
+    import numba
     from numba import njit
 except ImportError:  # such a machine has a GPU, and draws with tensor operations
     HAS_NUMBA = False
@@ -14,4 +21,15 @@ except ImportError:  # such a machine has a GPU, and draws with tensor operation
         return lambda function: function
 
 
-__all__ = ["HAS_NUMBA", "njit"]
+def cache_folder(within: Path, sources: Sequence[Path]) -> Path:
+    """Return the folder of `within` for what these sources compile to."""
+    told = hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(sources)), digest_size=8)
+    return within / f"numba-{told.hexdigest()}"
+
+
+if HAS_NUMBA:
+    _here = Path(__file__).parent
+    _within = Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else _here / "__pycache__"
+    numba.config.CACHE_DIR = str(cache_folder(_within, list(_here.glob("*.py"))))
+
+__all__ = ["HAS_NUMBA", "cache_folder", "njit"]
