@@ -87,7 +87,7 @@ def novelty(model: RoomsModel, seed: int, route: str, out: Walk, seeded: Any, ju
 def diversity(model: RoomsModel, seed: int) -> tuple[float, float]:
     """Return how alike (PSNR) two noise seeds draw what lies more than 90 degrees from their common first view.
 
-    Beside it, how alike two rendered worlds are there that agree on the colours of the room, which the view gives away.
+    Beside it, how alike two rendered worlds are there that agree on the room's theme, which the view gives away.
     """
     state, memory, scene = glance(model, seed)
     turn = (Controls(mouse_dx=TURN_RAD / MOUSE_RAD_PER_COUNT),) * model.frames_per_chunk
@@ -102,7 +102,7 @@ def diversity(model: RoomsModel, seed: int) -> tuple[float, float]:
 
 
 def _recoloured(scene: Scene, like: Scene, pose: Pose) -> Scene:
-    """Return a scene whose room at `pose` has the colours that it has in the scene `like`."""
+    """Return a scene whose room at `pose` has the floor, wainscot and ceiling that it has in the scene `like`."""
     room = scene.room[int(pose.z_m), int(pose.x_m)]
     palette = scene.palette.copy()
     palette[room] = like.palette[room]
