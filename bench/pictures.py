@@ -55,7 +55,7 @@ def curve(report: dict[str, Any], path: Path) -> None:
     axes.set_xlabel("chunks since the place was last seen")
     axes.set_ylabel("PSNR of the return, dB")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc="upper right")
+    axes.legend(fontsize=7, loc="lower left")
     figure.savefig(path)
 
 
