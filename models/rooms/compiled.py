@@ -29,7 +29,8 @@ def cache_folder(within: Path, sources: Sequence[Path]) -> Path:
 
 if HAS_NUMBA:
     _here = Path(__file__).parent
-    _within = Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else _here / "__pycache__"
-    numba.config.CACHE_DIR = str(cache_folder(_within, list(_here.glob("*.py"))))
+    _config: Any = numba.config  # it takes its names from the environment, so no type checker knows them
+    _within = Path(_config.CACHE_DIR) if _config.CACHE_DIR else _here / "__pycache__"
+    _config.CACHE_DIR = str(cache_folder(_within, list(_here.glob("*.py"))))
 
 __all__ = ["HAS_NUMBA", "cache_folder", "njit"]
