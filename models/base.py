@@ -10,7 +10,7 @@ same time. A returned state is never written to: no tensor reachable from it is 
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -105,6 +105,10 @@ class Catalog:
         """[B] bool: which blocks may be recalled now."""
         outside = self.chunks < self.window_start
         return outside if self.alive is None else outside & self.alive
+
+    def moved_on(self, num_chunks: int) -> "Catalog":
+        """Return the same blocks as they will be so many chunks later: those that have left the window by then too."""
+        return replace(self, window_start=self.window_start + num_chunks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ WORTH_REPLANNING_RAD = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the head stands: its pose, and the catalog of its ancestors."""
+    """Where the head stands: its pose, and the catalog of its ancestors as the chunk drawn from there will see it."""
 
     pose: Pose
     catalog: Catalog
@@ -118,7 +118,8 @@ class Foresight:
         """What the likeliest pose of each horizon wants comes first in it."""
         plan: list[tuple[float, Sequence[BlockKey]]] = []
         for ahead, likely in zip(CHUNKS_AHEAD, poses, strict=True):
-            wanted = (block_id for pose in likely for block_id in self._model.wanted(pose, standing.catalog))
+            catalog = standing.catalog.moved_on(ahead - 1)  # what leaves the window meanwhile will be wanted
+            wanted = (block_id for pose in likely for block_id in self._model.wanted(pose, catalog))
             keys = [BlockKey(self._world, block_id) for block_id in dict.fromkeys(wanted)]
             plan.append((standing.at_s + ahead * self._chunk_s, keys))
         return plan

@@ -102,7 +102,7 @@ class Session:
         stages = Stages()
         foreseen = self._foresight.next_pose
         aim = self._aim()
-        self._foresight.stand(aim.poses[-1], self._view())  # inputs during the drawing look ahead from its end
+        self._foresight.stand(aim.poses[-1], self._view().moved_on(1))  # inputs meanwhile look ahead from its end
         stages.mark("want")
         with self._recall(aim.wanted, exact_wait_s) as lease:
             stages.mark("recall")

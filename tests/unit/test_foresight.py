@@ -1,6 +1,7 @@
 """From what the driver holds to the blocks that a plan names: every likely pose is asked for, the likeliest first."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,15 @@ def test_who_turns_may_go_on_or_look_straight_ahead_again_and_both_are_planned()
     rate_rad_s = 400.0 * MOUSE_RAD_PER_COUNT
     assert turned_rad[-2] == pytest.approx(rate_rad_s * 8 * chunk_s, rel=0.2)
     assert turned_rad[-1] == pytest.approx(turned_rad[0])
+
+
+def test_what_leaves_the_attention_window_on_the_way_is_planned_before_it_is_wanted():
+    player = Player()
+    seen = round_view(64)
+    facing = Pose(yaw_rad=float(seen.poses[62, 0, 3]))
+    player.foresight.stand(facing, replace(seen, window_start=62))  # 62 and 63 may not be recalled yet
+    by_horizon = dict(zip(CHUNKS_AHEAD, blocks(player.foresight.look_ahead()()), strict=True))
+    assert by_horizon == {1: [61], 2: [62], 4: [62], 8: [62]}
 
 
 def test_nothing_is_planned_anew_until_the_outlook_changes():
