@@ -36,7 +36,7 @@ class PoseRule:
         rows = self._indices[:chunk_index]
         alive = self._alive[:chunk_index]
         catalog = Catalog(rows, rows, self._poses[:chunk_index], rows, chunk_index - WINDOW_CHUNKS, alive)
-        return retrieval.wanted(pose, catalog, rows, chunk_index, self._k)
+        return retrieval.wanted(pose, catalog, self._k)
 
 
 class TableRule:

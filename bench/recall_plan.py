@@ -102,7 +102,7 @@ class _Player:
                 taken = self._mailbox.take(self._model.frames_per_chunk)
                 for controls in taken.controls:
                     pose = self._walked(pose, controls)
-                self._foresight.stand(pose, self._catalog)
+                self._foresight.stand(pose, self._catalog.moved_on(1))
             t_ms = at * 1e3 / INPUT_HZ
             self._send(Input(seq=at, t_ms=t_ms, keys=int(Key.FORWARD), mouse_x=mouse, mouse_y=0.0, ack=-1))
         self._pager.flush(10.0)

@@ -102,7 +102,7 @@ def by_rule(pose: Pose, poses: Array, chunk_index: int, k: int) -> tuple[int, ..
         return ()
     chunks = np.arange(chunk_index)
     catalog = Catalog(chunks, chunks, poses[:chunk_index], chunks, window_start=chunk_index - WINDOW_CHUNKS)
-    return retrieval.wanted(pose, catalog, chunks, chunk_index, k)
+    return retrieval.wanted(pose, catalog, k)
 
 
 def _parse(line: str, index: int) -> TraceChunk:

@@ -32,7 +32,7 @@ from models.matrix_game_2.clip import clip_pixels
 from models.matrix_game_2.conditioning import CondTail, cropped, first_view, image_latents, to_frame, to_pixels
 from models.matrix_game_2.config import Config
 from models.matrix_game_2.noise import FIRST_STEP, chunk_noise
-from models.matrix_game_2.positions import past_frames, window_start
+from models.matrix_game_2.positions import past_frames
 from models.matrix_game_2.sampler import context_pass, denoise
 from models.matrix_game_2.state import MatrixState, Scene, dump, load
 from models.matrix_game_2.transformer import ChunkInput
@@ -88,11 +88,7 @@ class MatrixGame2Model:
 
     def wanted(self, pose: Pose, catalog: Catalog) -> tuple[int, ...]:
         """The blocks that were drawn from nearest to this view. Pure; any thread."""
-        if not len(catalog.ids):
-            return ()
-        starts = catalog.footprints[:, 0]
-        coming = int(starts.max()) + self.config.num_frame_per_block
-        return retrieval.wanted(pose, catalog, starts, self._window_start(coming), self.max_recall)
+        return retrieval.wanted(pose, catalog, self.max_recall)
 
     def step(
         self, state: ModelState, controls: Sequence[Controls], recall: Recall
@@ -186,10 +182,6 @@ class MatrixGame2Model:
         seen = set(past_frames(start, frames, network.local_attn_size, network.sink_size))
         blocks = [Recalled(int(block.footprint[0]), block.kv) for block in recall]
         return [block for block in blocks if seen.isdisjoint(range(block.start, block.start + frames))]
-
-    def _window_start(self, start: int) -> int:
-        network = self.config.network
-        return window_start(start, self.config.num_frame_per_block, network.local_attn_size, network.sink_size)
 
     def _committed(
         self,

@@ -22,12 +22,9 @@ SAME_VIEW_SHARE = 0.8  # of a chosen block's overlap with another is taken off t
 SHORT_LIST = 64
 
 
-def wanted(pose: Pose, catalog: Catalog, starts: Array, window_from: int, max_recall: int) -> tuple[int, ...]:
-    """Ids of at most `max_recall` blocks for a view from `pose`, best first.
-
-    `starts [B]` are the blocks' first latent frames; blocks at `window_from` or later are still in the window.
-    """
-    rows = np.flatnonzero(catalog.recallable & (starts < window_from))
+def wanted(pose: Pose, catalog: Catalog, max_recall: int) -> tuple[int, ...]:
+    """Ids of at most `max_recall` blocks for a view from `pose`, best first."""
+    rows = np.flatnonzero(catalog.recallable)
     if not len(rows) or max_recall == 0:
         return ()
     eye = np.array(pose.as_tuple())

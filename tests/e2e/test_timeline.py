@@ -6,6 +6,7 @@ from bench.drive import start
 from bench.identity import differing_bytes
 from models.plain import PlainModel, read_label
 from server.faults import Refused, SnapshotFault
+from server.foresight import Foresight
 from server.head import Branch
 from server.session import Session
 from shared.controls import Controls, Key
@@ -366,3 +367,19 @@ def test_a_world_drawn_under_other_conditions_opens_and_says_so(model, tmp_path,
         walked(drive, WALK)
     with start(model, small_budgets(model), tmp_path, seed=9, world="attic") as drive:
         assert drive.seat.welcome.notes == []
+
+
+def test_during_a_chunk_and_after_it_one_looks_ahead_with_the_window_of_the_next(model, tmp_path, monkeypatch):
+    looked_with = []
+    stand = Foresight.stand
+
+    def heard(foresight, pose, catalog):
+        looked_with.append(catalog.window_start)
+        stand(foresight, pose, catalog)
+
+    monkeypatch.setattr(Foresight, "stand", heard)
+    with start(model, small_budgets(model), tmp_path, seed=9) as drive:
+        drive.walk(WALK)
+        looked_with.clear()
+        drive.walk(WALK[:FRAMES])
+        assert looked_with == [drive.session.head.state.window_start] * 2

@@ -1,6 +1,7 @@
 """What goes in: configs, action rows, pictures, noise, dead reckoning, and the calibration's registration."""
 
 import math
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -184,12 +185,11 @@ def looking(*yaws_rad, x_m=0.0):
 def test_retrieval_prefers_the_same_view_then_the_older_of_equals_and_never_the_far_side():
     poses = looking(0.0, 1.0, math.pi, 0.0, 0.01)
     catalog = Catalog(np.arange(5) + 10, np.arange(5), poses, np.arange(5)[:, None] * 3, 5)
-    starts = catalog.footprints[:, 0]
-    found = retrieval.wanted(Pose(y_m=1.6), catalog, starts, 15, 3)
+    found = retrieval.wanted(Pose(y_m=1.6), catalog, 3)
     assert found[0] == 10
     assert 12 not in found
-    assert retrieval.wanted(Pose(y_m=1.6), catalog, starts, 0, 3) == ()
-    assert retrieval.wanted(Pose(y_m=1.6), catalog, starts, 15, 0) == ()
+    assert retrieval.wanted(Pose(y_m=1.6), replace(catalog, window_start=0), 3) == ()
+    assert retrieval.wanted(Pose(y_m=1.6), catalog, 0) == ()
 
 
 def test_retrieval_forgives_the_drift_of_old_blocks():

@@ -237,6 +237,8 @@ def test_wanted_names_old_blocks_seen_from_here_and_none_of_the_window(model, be
     start = model.wanted(beginning.state.pose, catalog_of(blocks, window_start))
     assert start[0] == 0
     assert model.wanted(state.pose, catalog_of(blocks[:1], 0)) == ()
+    newest_drawn_from = step.state.pose
+    assert 7 in model.wanted(newest_drawn_from, catalog_of(blocks, window_start).moved_on(model.window_chunks))
 
 
 @pytest.mark.parametrize("kind", ["gta_drive", "templerun"])
