@@ -16,7 +16,7 @@ from shared.pose import Pose, advance
 _OPEN_M = 0.9
 _OPEN_SHARE = 0.4  # of a view, for it to be more than a wall
 _TRIES = 40
-_OTHER_WORLDS = 400
+_OTHER_WORLDS = 10_000
 
 
 def outward_path(scene: Scene, route_name: str, num_frames: int, fps: float) -> PathPoses:
@@ -37,9 +37,12 @@ def outward_path(scene: Scene, route_name: str, num_frames: int, fps: float) -> 
 
 
 def other_world(seed: int, path: PathPoses) -> Scene:
-    """Return another held-out world in which nothing stands in the way of this path."""
+    """Return another held-out world in which nothing stands in the way of this path. Raises ValueError: none found."""
     scenes = (make_scene(seed + 50_000 + offset) for offset in range(_OTHER_WORLDS))
-    return next(scene for scene in scenes if all(is_free(scene.solid, scene.objects, x, z) for x, z, _ in path))
+    found = next((each for each in scenes if all(is_free(each.solid, each.objects, x, z) for x, z, _ in path)), None)
+    if found is None:
+        raise ValueError(f"no other world in {_OTHER_WORLDS} lets one walk where world {seed} does: take another seed")
+    return found
 
 
 def _try(scene: Scene, rng: np.random.Generator, route_name: str, num_frames: int, fps: float) -> PathPoses:

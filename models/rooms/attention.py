@@ -1,21 +1,42 @@
 """Softmax attention over heads. Training uses plain matrix products, which a CPU differentiates fastest. Any thread."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn import functional
 
 
+@dataclass(frozen=True, slots=True)
+class KeyValueBuffer:
+    """Remembered keys and values with place behind them for a chunk's own, which each look writes there.
+
+    So memory need not be joined to them anew at each look. It belongs to the drawing of one chunk and is gone with it.
+    """
+
+    keys: torch.Tensor  # [F, H, R + K, d]
+    values: torch.Tensor  # [F, H, R + K, d]
+    num_remembered: int  # R
+
+    def joined(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the chunk's own [F, H, K, d] behind what is remembered; return all, good until the next call."""
+        self.keys[:, :, self.num_remembered :], self.values[:, :, self.num_remembered :] = key, value
+        return self.keys, self.values
+
+
 def attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    remembered: tuple[torch.Tensor, torch.Tensor] | None = None,
+    remembered: tuple[torch.Tensor, torch.Tensor] | KeyValueBuffer | None = None,
 ) -> torch.Tensor:
     """Return what queries [F, H, N, d] gather from keys and values [F, H, K, d]: [F, H, N, d].
 
-    `remembered` are keys and values that come before the others. They get a gradient only where they ask for one.
+    `remembered` are keys and values that come before the others. They get a gradient only where they ask for one;
+    from a buffer (drawing only) there is none.
     """
+    if isinstance(remembered, KeyValueBuffer):
+        return functional.scaled_dot_product_attention(query, *remembered.joined(key, value))
     if remembered is not None and torch.is_grad_enabled() and not remembered[0].requires_grad:
         return _Attend.apply(query, key, value, *remembered)  # type: ignore[no-any-return]
     if remembered is not None:

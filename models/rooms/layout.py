@@ -11,7 +11,7 @@ from torch import nn
 
 from models.rooms.codebook import NUM_BINS, NUM_CODES
 from models.rooms.grid import NUM_FACTS
-from models.rooms.network import LAYERS, WIDTH, KeysValues, RoomsNetwork
+from models.rooms.network import LAYERS, WIDTH, RoomsNetwork, TurnedMemory
 from models.rooms.rotation import Turn
 
 
@@ -36,7 +36,7 @@ class LayoutNetwork(RoomsNetwork):
         is_known: torch.Tensor,
         facts: torch.Tensor,
         mates: Turn,
-        remembered: list[KeysValues],
+        remembered: TurnedMemory,
     ) -> torch.Tensor:
         """Return features [B, C, N, D] of chunks of which some patches are known.
 

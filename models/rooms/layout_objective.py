@@ -24,7 +24,9 @@ from models.rooms.sizes import COLUMNS, TOKENS
 _ALL_HIDDEN_SHARE, _ALL_KNOWN_SHARE = 0.15, 0.25  # of chunks
 _RAMP_SHARE = 0.5  # of chunks hide one side rather than patches here and there
 _RAMP = 1.5  # how much the side counts against chance
-_WRONG_SHARE = 0.02  # of known patches show any code at all
+# of known patches show any code at all. Things take one patch in a hundred: with as many wrong ones, the first patch
+# of a thing counts for a mistake and the thing is never drawn
+_WRONG_SHARE = 0.005
 _LIKE_SHARE = 0.15  # of known patches show a code that is only nearly right
 _LIKE_NOISE = 0.35  # of the numbers of a patch that then finds its code
 _OWN_SHARE = 0.5  # of batches remember frames as this network draws them

@@ -1,6 +1,6 @@
 """Inventing a chunk: what hidden patches show is decided code by code, in a few passes, then the picture is finished.
 
-A pass decides at once what memory and the patches decided so far leave hardly open. Of the others it decides patches
+A pass decides at once what memory and the patches decided so far leave no doubt of. Of the others it decides patches
 that lie far apart, few at first: neighbours that are decided together know nothing of each other, so half a picture
 would hang on a wall; and where the surest come first, a wall is plain before a picture could hang there. Chances are a
 pure function of (seed, chunk index, pass). Where memory shows a view, the likeliest codes draw it again at once.
@@ -28,7 +28,9 @@ PASSES = 2  # that decide; one more finishes
 KEY_PASSES = 8  # the same, of a key view
 FIRST_PASS, FIRST_KEY_PASS = 1000, 2000  # pass numbers apart from those of the drawing network
 _TURNS_PASS = 999  # after the last of a chunk, for whose turn it is
-_SURE_NATS = 0.3  # of doubt: a patch of less need not wait
+# of doubt: a patch of less need not wait. A place that one of twenty rooms fills has 0.2: were it sure, half of a
+# thing would be decided beside the wall that the other half gave way to, and no thing would ever be whole
+_SURE_NATS = 0.03
 # a step in the sequence for a column and for a row: R2 (Roberts, 2018), evenly far apart
 _SPREAD = (0.7548776662, 0.5698402910)
 _SPREAD_FRAME = 0.5  # the same, for a frame

@@ -28,7 +28,7 @@ from models.base import (
 )
 from models.rooms import retrieval, steering
 from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
-from models.rooms.cover import Cover, cover_of, shown_share, without_holes
+from models.rooms.cover import Cover, cover_of, drawn_cover, shown_share, without_holes
 from models.rooms.grid import fine_facts
 from models.rooms.key_views import key_poses
 from models.rooms.layout_sampling import drawn_again, invent, load_inventor
@@ -56,11 +56,11 @@ from shared.pose import Motion, Pose
 
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
-_KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leaves none of its own
+_KEPT_SHARE = 0.6  # of a chunk's patches that blocks show well; from here on it leaves none of its own
+_KEPT_DETAIL = 0.8  # of a patch's detail, to count as shown well
 _KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
 _KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
-_KNOWN_DETAIL = 0.8  # the same, to be drawn from memory alone
 
 
 def preferred_dtype(device: torch.device) -> torch.dtype:
@@ -154,14 +154,14 @@ class RoomsModel:
         """Draw one chunk at given poses, walls or not."""
         began_s = time.perf_counter()
         memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
-        cover = cover_of(poses, rooms.originals, recall)
+        cover = without_holes(cover_of(poses, rooms.originals, recall))
         key = self._key_view(rooms, poses, memory, recall, cover)
         if key is not None:
             memory.append(from_window(key))
-        is_known = shown_share(cover, _KNOWN_DETAIL) >= _KNOWN_SHARE
+        is_known = shown_share(cover, _COVERED_DETAIL) >= _KNOWN_SHARE
         latents = self._drawn(rooms, planar(poses), memory, is_known=is_known).cpu()
         drawn_s = time.perf_counter()
-        chunk = self._chunk(rooms, poses, latents, cover, key)
+        chunk = self._chunk(rooms, poses, latents, recall, key)
         encoded_s = time.perf_counter()
         yield from self._frames(chunk)
         timings_ms = {"draw": (drawn_s - began_s) * 1e3, "encode": (encoded_s - drawn_s) * 1e3}
@@ -169,7 +169,7 @@ class RoomsModel:
 
     def given_at(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> Step:
         """Commit one chunk of given frames [C, N, CHANNELS], as if they had been drawn with this recall."""
-        chunk = self._chunk(rooms, poses, latents, cover_of(poses, rooms.originals, recall))
+        chunk = self._chunk(rooms, poses, latents, recall)
         return self._committed(rooms, chunk, recall, {})
 
     def dump(self, state: ModelState) -> SavedState:
@@ -197,7 +197,7 @@ class RoomsModel:
         """Return a key view ahead of the camera, where the coming view needs one and the weights can invent."""
         if self.inventor is None:
             return None
-        is_shown = without_holes(cover)[-1] > _COVERED_DETAIL
+        is_shown = cover[-1] > _COVERED_DETAIL
         ahead = key_poses(rooms.pose, poses, is_shown, _free_m(rooms.window))
         if not ahead or (
             (without_holes(cover_of(ahead, rooms.originals, recall)) > _COVERED_DETAIL).mean() >= _KEY_SHARE
@@ -212,15 +212,16 @@ class RoomsModel:
         rooms: RoomsState,
         poses: tuple[Pose, ...],
         latents: torch.Tensor,
-        cover: Cover,
+        recall: Recall,
         key: WindowChunk | None = None,
     ) -> WindowChunk:
         """Return a chunk. It leaves a block unless it stands still, blocks show it, or its key view leaves one."""
         kv = encoded(self.network, latents.to(self.device))
-        has_moved = any(pose != rooms.pose for pose in poses)
-        is_shown = shown_share(without_holes(cover), _COVERED_DETAIL) >= _KEPT_SHARE
-        is_kept = has_moved and key is None and not is_shown
-        return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
+        chunk = WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept=False)
+        if key is not None or all(pose == rooms.pose for pose in poses):
+            return chunk
+        cover = drawn_cover(chunk.points.numpy(), poses, rooms.originals, recall)
+        return replace(chunk, is_kept=shown_share(cover, _KEPT_DETAIL) < _KEPT_SHARE)
 
     def _committed(
         self,

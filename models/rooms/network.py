@@ -6,13 +6,14 @@ B chunks, C frames of a chunk, N patches of a frame, D width, H heads, L layers,
 """
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from models.rooms.attention import attend
+from models.rooms.attention import KeyValueBuffer, attend
 from models.rooms.geometry import own_angles
 from models.rooms.patches import CHANNELS
 from models.rooms.rotation import HEAD, Turn, gather, spread
@@ -24,6 +25,9 @@ _MLP_RATIO = 3
 _TIME_WAVES = 32
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
+TurnedMemory = (
+    Sequence[KeysValues] | Sequence[KeyValueBuffer]
+)  # heads of every layer; empty where nothing is remembered
 
 
 class Layer(nn.Module):
@@ -94,18 +98,18 @@ class RoomsNetwork(nn.Module):
         return kept
 
     def denoise(
-        self, latents: torch.Tensor, times: torch.Tensor, mates: Turn, remembered: list[KeysValues]
+        self, latents: torch.Tensor, times: torch.Tensor, mates: Turn, remembered: TurnedMemory
     ) -> torch.Tensor:
         """Return clean latents [B, C, N, CHANNELS] of noisy ones at times [B].
 
         `mates` turns a chunk's own tokens [B, C, C*N]; `remembered` are turned heads [B*C, H, K, HEAD] per layer, or
-        an empty list.
+        buffers of them with place for the chunk's own, or an empty list.
         """
         frames = latents.flatten(0, 1)
         x = self.embed(frames, times.repeat_interleave(latents.shape[1]), 1)
         return self.leave(self.read(x, mates, remembered)).view(latents.shape)
 
-    def read(self, x: torch.Tensor, mates: Turn, remembered: list[KeysValues]) -> torch.Tensor:
+    def read(self, x: torch.Tensor, mates: Turn, remembered: TurnedMemory) -> torch.Tensor:
         """Return what embedded frames of chunks [B*C, N, D] are after all layers; arguments as of `denoise`."""
         batch = len(x) // mates.cos.shape[1]
         own = self.own_turn

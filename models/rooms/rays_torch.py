@@ -25,7 +25,7 @@ class Scenes:
     palette: torch.Tensor  # [S, rooms + 1, 4, 3]
     pictures: torch.Tensor  # [S, Z, X, 4] int64
     paint: torch.Tensor  # [S, Z, X, 4, 3]
-    objects: torch.Tensor  # [S, rooms, 8]
+    objects: torch.Tensor  # [S, rooms * spots, 8]
 
     @classmethod
     def of(cls, scenes: Sequence[Scene], device: torch.device) -> "Scenes":

@@ -32,6 +32,7 @@ _EQUAL_GAIN = 0.93  # of the best gain: from here on, the oldest block wins
 _WINDOW_TRUST = 0.7  # patches that the window covers may still profit from a block
 _OCCLUDED_SHARE, _OCCLUDED_M = 1.35, 0.4  # farther than the nearest point by this much: behind a wall
 _NEAREST_M = 0.1
+_LEVEL_M = 0.06  # so near the height of floor or ceiling
 
 
 def wanted(pose: Pose, catalog: Catalog) -> tuple[int, ...]:
@@ -64,14 +65,14 @@ def coverage(pose: Pose, seen_from: Array, footprints: Array) -> NDArray[np.floa
     seen from farther away counts less; a point behind a nearer wall does not count.
     """
     points = np.asarray(footprints, np.float32)
-    patch, ahead, seen = _project(pose, points)
+    patch, ahead, seen = project(pose, points)
     nearest = np.full(TOKENS, np.inf, np.float32)
     np.minimum.at(nearest, patch[seen], ahead[seen])
     seen &= ahead <= nearest[patch] * _OCCLUDED_SHARE + _OCCLUDED_M
     block, point = np.nonzero(seen)
     frame = point // (points.shape[1] // seen_from.shape[1])
     cover = np.zeros((len(points), TOKENS), np.float32)
-    np.maximum.at(cover, (block, patch[seen]), _sharpness(pose, seen_from[block, frame], points[seen]))
+    np.maximum.at(cover, (block, patch[seen]), detail(pose, seen_from[block, frame], points[seen]))
     return cover
 
 
@@ -86,20 +87,10 @@ def without_holes(cover: NDArray[np.float32]) -> NDArray[np.float32]:
     return grid.reshape(-1)
 
 
-def _sharpness(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the share [S] of the detail of each point [S, 3] that its frame saw from `seen_from` [S, 5].
-
-    It is 1 when that frame's camera stood as near as `pose`.
-    """
-    then_m = np.hypot(points[:, 0] - seen_from[:, 0], points[:, 2] - seen_from[:, 2])
-    now_m = np.hypot(points[:, 0] - pose.x_m, points[:, 2] - pose.z_m)
-    return np.minimum(1.0, now_m / np.maximum(then_m, _NEAREST_M)).astype(np.float32)
-
-
-def _project(
+def project(
     pose: Pose, points: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
-    """Return the patch index, the depth, and whether the point is inside the view, each [..., K]."""
+    """Return the patch index, the z-depth in metres, and whether the point is inside the view, each [..., K]."""
     sin, cos = math.sin(pose.yaw_rad), math.cos(pose.yaw_rad)
     east, north = points[..., 0] - np.float32(pose.x_m), points[..., 2] - np.float32(pose.z_m)
     right, ahead = east * np.float32(cos) - north * np.float32(sin), east * np.float32(sin) + north * np.float32(cos)
@@ -111,6 +102,24 @@ def _project(
     return np.where(seen, row * COLUMNS + column, 0), ahead.astype(np.float32, copy=False), seen
 
 
+def detail(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the share [...] of the detail of points [..., 3] in the view from `pose` that frames at `seen_from` saw.
+
+    It is 1 where that frame's camera [..., 5] stood as near as `pose`. Floor and ceiling lose half as much, as a power:
+    where their tiles and lamps lie, the grid says (`grid.py`).
+    """
+    then_m = np.hypot(points[..., 0] - seen_from[..., 0], points[..., 2] - seen_from[..., 2])
+    now_m = np.hypot(points[..., 0] - pose.x_m, points[..., 2] - pose.z_m)
+    share = np.minimum(1.0, now_m / np.maximum(then_m, _NEAREST_M))
+    return np.where(is_level(points), np.sqrt(share), share).astype(np.float32)
+
+
+def is_level(points: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return which points [..., 3] lie on floor or ceiling."""
+    above_m = np.minimum(points[..., 1], 2.0 * CAMERA_HEIGHT_M - points[..., 1])  # the nearer of the two
+    return above_m < _LEVEL_M
+
+
 def _short_list(pose: Pose, catalog: Catalog) -> NDArray[np.int64]:
     """Return the rows, oldest first, of the blocks that have most points in view, and of the window's blocks."""
     seen_from = catalog.poses[:, 0]
@@ -120,7 +129,7 @@ def _short_list(pose: Pose, catalog: Catalog) -> NDArray[np.int64]:
     if len(rows) <= _SHORT_LIST:
         return rows
     glance = np.asarray(catalog.footprints[rows, ::_GLANCE_STRIDE], np.float32)
-    _, _, seen = _project(pose, glance)
+    _, _, seen = project(pose, glance)
     score = seen.sum(1) - 0.4 * away[rows]  # of blocks that see as much, those from nearby
     keep = in_window[rows]
     keep[np.argsort(-score, kind="stable")[:_SHORT_LIST]] = True

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
+from models.rooms.attention import KeyValueBuffer
 from models.rooms.geometry import mate_angles, seen_angles
-from models.rooms.network import KeysValues, RoomsNetwork
+from models.rooms.network import RoomsNetwork
 from models.rooms.patches import CHANNELS
 from models.rooms.remembered import Remembered
 from models.rooms.rotation import Turn, spread
@@ -66,8 +67,8 @@ def mates_of(cameras: torch.Tensor) -> Turn:
     return Turn.by(mate_angles(cameras[None]))
 
 
-def turned(network: RoomsNetwork, cameras: torch.Tensor, memory: Sequence[Remembered]) -> list[KeysValues]:
-    """Return all remembered keys and values, turned to where the cameras see their points, per layer."""
+def turned(network: RoomsNetwork, cameras: torch.Tensor, memory: Sequence[Remembered]) -> list[KeyValueBuffer]:
+    """Return all remembered keys and values, turned to where the cameras see their points, per layer, for one chunk."""
     if not memory:
         return []
     device = network.place.device
@@ -78,4 +79,6 @@ def turned(network: RoomsNetwork, cameras: torch.Tensor, memory: Sequence[Rememb
     layers, _, num_keys, width = tokens.shape
     heads = spread(tokens.reshape(layers * 2, num_keys, width), turn)  # [L*2*C, H, K, HEAD]
     per_layer = heads.unflatten(0, (layers, 2, len(cameras)))
-    return [(keys, values) for keys, values in per_layer]
+    buffer = per_layer.new_empty(*per_layer.shape[:-2], num_keys + len(cameras) * TOKENS, per_layer.shape[-1])
+    buffer[..., :num_keys, :] = per_layer
+    return [KeyValueBuffer(keys, values, num_keys) for keys, values in buffer]

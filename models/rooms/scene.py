@@ -1,8 +1,8 @@
 """The procedural rooms: what one world seed contains. Owns layout and colours; draws nothing. Any thread.
 
 A world is 5 x 5 rooms of 4 x 4 free cells of one metre on a regular grid. A room has one of eight themes, a door
-of one cell at a fixed place of a shared wall, framed pictures at one fixed place of a wall, and at most one object
-at one of four spots. Each wall is painted by itself: little to know, yet what is behind one cannot be told from ahead.
+of one cell at a fixed place of a shared wall, framed pictures at one fixed place of a wall, and four spots that may
+bear an object each. Each wall is painted by itself: little to know, yet what is behind one cannot be told from ahead.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ DOOR_OFFSET_CELLS = 1  # along a wall, from the room's first free cell
 PICTURE_OFFSET_CELLS = 2
 DOOR_SHARE = 0.75
 PICTURE_SHARE = 0.6
-OBJECT_SHARE = 0.7
+OBJECT_SHARE = 0.5  # of spots
 
 # of a room: wainscot, floor light, floor dark, ceiling
 THEMES = np.array(
@@ -71,7 +71,8 @@ OBJECTS = np.array(
     ],
     dtype=np.float32,
 )
-OBJECT_SPOTS_M = (0.8, 3.2)  # along both sides of a room
+OBJECT_SPOTS_M = np.array([(0.8, 0.8), (3.2, 0.8), (0.8, 3.2), (3.2, 3.2)])  # [spots, 2] from a room's corner: x, z
+NUM_SPOTS = len(OBJECT_SPOTS_M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Scene:
     palette: Floats  # [rooms + 1, 4, 3], as THEMES has it
     pictures: Bytes  # [S, S, 4], 1 + design on the faces west, east, south, north of a wall cell
     paint: Floats  # [S, S, 4, 3], red, green and blue of those faces, above the wainscot
-    objects: Floats  # [rooms, 8]: x, z, radius, height, kind (0 none), red, green, blue
+    objects: Floats  # [rooms * spots, 8]: x, z, radius, height, kind (0 none), red, green, blue
 
 
 def make_scene(seed: int) -> Scene:
@@ -148,13 +149,12 @@ def _paint_walls(rng: np.random.Generator) -> Floats:
 
 
 def _place_objects(rng: np.random.Generator) -> Floats:
-    objects = np.zeros((NUM_ROOMS, 8), np.float32)
-    present = rng.random(NUM_ROOMS) < OBJECT_SHARE
-    kind = rng.integers(len(OBJECTS), size=NUM_ROOMS)
-    spot = rng.integers(2, size=(NUM_ROOMS, 2))
-    for index in np.flatnonzero(present):
-        z, x = _first_cell(int(index))
-        objects[index, 0] = x + OBJECT_SPOTS_M[spot[index, 0]]
-        objects[index, 1] = z + OBJECT_SPOTS_M[spot[index, 1]]
-        objects[index, 2:] = OBJECTS[kind[index]]
-    return objects
+    objects = np.zeros((NUM_ROOMS, NUM_SPOTS, 8), np.float32)
+    present = rng.random((NUM_ROOMS, NUM_SPOTS)) < OBJECT_SHARE
+    kind = rng.integers(len(OBJECTS), size=(NUM_ROOMS, NUM_SPOTS))
+    for index in range(NUM_ROOMS):
+        z, x = _first_cell(index)
+        objects[index, :, :2] = np.array([x, z]) + OBJECT_SPOTS_M
+        objects[index, :, 2:] = OBJECTS[kind[index]]
+    objects[~present] = 0.0
+    return objects.reshape(-1, 8)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.rooms.compiled import njit
-from models.rooms.scene import DOORWAY, PITCH_CELLS, ROOM_CELLS, Floats
+from models.rooms.scene import DOORWAY, NUM_SPOTS, PITCH_CELLS, ROOM_CELLS, Floats
 from models.rooms.sizes import CAMERA_HEIGHT_M
 
 Rows = NDArray[np.int64]
@@ -95,15 +95,16 @@ def wall_colour(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def floor_colour(palette: Floats, objects: Floats, room: int, x: float, z: float, colour: Floats) -> None:
-    """Colour the tiles, darker at the walls and below the room's object."""
+    """Colour the tiles, darker at the walls and below the room's objects."""
     light = 0.82
     if room != DOORWAY:
         lx, lz = (x - 1.0) % PITCH_CELLS, (z - 1.0) % PITCH_CELLS
         edge = min(lx, ROOM_CELLS - lx, lz, ROOM_CELLS - lz)
         light = 1.0 - 0.30 * near_light(edge, 0.7)
-        if objects[room, 4] > 0:
-            gap = math.hypot(x - objects[room, 0], z - objects[room, 1]) - 0.7 * objects[room, 2]
-            light *= 1.0 - 0.5 * near_light(max(gap, 0.0), 0.35)
+        for index in range(room * NUM_SPOTS, (room + 1) * NUM_SPOTS):
+            if objects[index, 4] > 0:
+                gap = math.hypot(x - objects[index, 0], z - objects[index, 1]) - 0.7 * objects[index, 2]
+                light *= 1.0 - 0.5 * near_light(max(gap, 0.0), 0.35)
     row = 1 + ((math.floor(x) + math.floor(z)) & 1)
     for c in range(3):
         colour[c] = palette[room, row, c] * light

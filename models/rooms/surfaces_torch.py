@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from models.rooms.rays_torch import Hits, Scenes, View
-from models.rooms.scene import DOORWAY, PITCH_CELLS, ROOM_CELLS
+from models.rooms.scene import DOORWAY, NUM_SPOTS, PITCH_CELLS, ROOM_CELLS
 from models.rooms.shading import FACE_LIGHT, PICTURE_COLOURS
 from models.rooms.sizes import CAMERA_HEIGHT_M, FAR_M
 
-_NEAR_OBJECTS = 14  # a frame looks at so many of a world's objects: the nearest; fog hides those beyond
+_NEAR_OBJECTS = 44  # a frame looks at so many of a world's objects: the nearest; those beyond are past all depth
 
 
 def room_colours(view: View, scenes: Scenes, scene_of: torch.Tensor, hits: Hits) -> tuple[torch.Tensor, torch.Tensor]:
@@ -38,7 +38,7 @@ def room_colours(view: View, scenes: Scenes, scene_of: torch.Tensor, hits: Hits)
 def with_objects(
     view: View, objects: torch.Tensor, wall: torch.Tensor, colour: torch.Tensor, depth: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return colours and depths with the objects [F, rooms, 8] that stand before `wall` [F, R] drawn over them."""
+    """Return colours and depths with the objects [F, n, 8] that stand before `wall` [F, R] drawn over them."""
     away = (objects[..., :2] - view.poses[:, None, :2]).norm(dim=-1)
     away = torch.where(objects[..., 4] > 0, away, torch.inf)
     _, order = away.topk(min(_NEAR_OBJECTS, away.shape[1]), largest=False)
@@ -137,10 +137,12 @@ def _is_shape(kind: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> torch.Ten
 
 
 def _floor(scenes: Scenes, scene: torch.Tensor, room: torch.Tensor, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    thing = scenes.objects[scene, room.clamp(max=DOORWAY - 1)]  # [F, R, V, 8]
-    gap = torch.hypot(x - thing[..., 0], z - thing[..., 1]) - 0.7 * thing[..., 2]
-    shade = 1.0 - 0.5 * near_light(gap.clamp(min=0.0), 0.35) * (thing[..., 4] > 0)
-    light = torch.where(room == DOORWAY, 0.82, (1.0 - 0.30 * near_light(_edge(x, z), 0.7)) * shade)
+    light = torch.where(room == DOORWAY, 0.82, 1.0 - 0.30 * near_light(_edge(x, z), 0.7))
+    for spot in range(NUM_SPOTS):
+        thing = scenes.objects[scene, room.clamp(max=DOORWAY - 1) * NUM_SPOTS + spot]  # [F, R, V, 8]
+        gap = torch.hypot(x - thing[..., 0], z - thing[..., 1]) - 0.7 * thing[..., 2]
+        is_shaded = (thing[..., 4] > 0) & (room != DOORWAY)
+        light = light * (1.0 - 0.5 * near_light(gap.clamp(min=0.0), 0.35) * is_shaded)
     row = 1 + ((x.floor() + z.floor()).long() & 1)
     return scenes.palette[scene, room, row] * light[..., None]
 

@@ -8,7 +8,7 @@ import torch
 
 from bench.revisit_metrics import psnr
 from models.base import RecalledBlock
-from models.rooms.attention import attend
+from models.rooms.attention import KeyValueBuffer, attend
 from models.rooms.checkpoint import WEIGHTS, add_layout, load_layout_weights, load_weights
 from models.rooms.codebook import NUM_CODES
 from models.rooms.grid import grid_facts
@@ -35,7 +35,7 @@ def teacher():
     torch.manual_seed(0)
     network = RoomsNetwork(64, 2).requires_grad_(False).bfloat16().eval()
     _, basis = load_weights()
-    return Teacher(network, training_book(basis, 0, 8), basis)
+    return Teacher(network, training_book(basis, 0, 16), basis)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_code_stands_for_a_patch_that_has_this_code(teacher):
 
 def test_a_code_book_keeps_most_of_a_patch(teacher):
     trainer = LayoutTrainer(0, teacher, samples=4)
-    latents = trainer.batch(3).targets
+    latents = torch.cat([trainer.batch(step).targets for step in range(4)])
     kept = teacher.book.decode(*teacher.book.encode(latents))
     assert (kept - latents).square().mean() < 0.35 * latents.square().mean()
 
@@ -107,8 +107,17 @@ def test_fixed_memory_gets_no_gradient_and_changes_none():
         assert torch.allclose(grad, x.grad, atol=1e-5)
 
 
+def test_a_buffer_gives_what_memory_joined_to_a_chunk_gives_at_every_look():
+    k, v = (torch.randn(2, 4, 7, 64) for _ in range(2))
+    buffer = KeyValueBuffer(*(torch.cat([part, torch.full((2, 4, 9, 64), torch.nan)], dim=2) for part in (k, v)), 7)
+    with torch.no_grad():
+        for _ in range(2):
+            query, key, value = (torch.randn(2, 4, n, 64) for n in (5, 9, 9))
+            assert torch.equal(attend(query, key, value, buffer), attend(query, key, value, (k, v)))
+
+
 def test_sure_patches_are_decided_at_once_and_all_in_the_last_pass():
-    doubt, turns = torch.tensor([0.0, 3.0, 0.1, 3.0, 3.0, 0.0]), torch.tensor([0.9, 0.5, 0.8, 0.2, 0.7, 0.1])
+    doubt, turns = torch.tensor([0.0, 3.0, 0.01, 3.0, 3.0, 0.0]), torch.tensor([0.9, 0.5, 0.8, 0.2, 0.7, 0.1])
     assert sorted(decided(doubt, turns, 0, 8).tolist()) == [0, 2, 3, 5]
     assert sorted(decided(doubt, turns, 7, 8).tolist()) == [0, 1, 2, 3, 4, 5]
     assert decided(torch.tensor([5.0]), torch.tensor([0.9]), 0, 8).tolist() == [0]

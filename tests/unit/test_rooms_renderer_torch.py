@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from models.rooms import rays_torch, renderer, renderer_torch
-from models.rooms.scene import make_scene
+from models.rooms.scene import NUM_SPOTS, make_scene
 from models.rooms.sizes import COLUMNS
 from models.rooms.walk import random_walk
 
@@ -18,9 +18,9 @@ def views():
 
 
 def before_objects(scene):
-    """Poses in the middles of rooms, looking at the room's object from nearby."""
+    """Poses in the middles of rooms, looking at one of the room's objects from nearby."""
     index = np.flatnonzero(scene.objects[:, 4])[:8]
-    row, column = np.divmod(index, 5)
+    row, column = np.divmod(index // NUM_SPOTS, 5)
     middle = np.stack([column * 5 + 3.0, row * 5 + 3.0], axis=1)
     to_object = scene.objects[index, :2] - middle
     return np.column_stack([middle + 0.3 * to_object, np.arctan2(to_object[:, 0], to_object[:, 1])])

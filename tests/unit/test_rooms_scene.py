@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from models.rooms.renderer import render, wall_depths
-from models.rooms.scene import DOORWAY, PAINTS, SIDE_CELLS, make_scene
+from models.rooms.scene import (
+    DOORWAY,
+    NUM_ROOMS,
+    NUM_SPOTS,
+    OBJECT_SHARE,
+    OBJECT_SPOTS_M,
+    PAINTS,
+    PITCH_CELLS,
+    ROOMS_PER_SIDE,
+    SIDE_CELLS,
+    make_scene,
+)
 from models.rooms.sizes import COLUMNS, FAR_M, HEIGHT_PX, STEP_M, TURN_RAD, WIDTH_PX
 from models.rooms.walk import is_free, random_walk
 
@@ -42,6 +53,28 @@ def test_the_picture_shows_the_paint_of_the_wall_ahead():
     shown = rgb[0, HEIGHT_PX // 2, WIDTH_PX // 2].astype(np.float64)
     paint = scene.paint[1, 5, 0].astype(np.float64)
     assert shown / shown.sum() == pytest.approx(paint / paint.sum(), abs=0.04)
+
+
+def test_objects_stand_on_spots_of_their_own_in_about_half_of_them():
+    worlds = np.stack([make_scene(seed).objects.reshape(NUM_ROOMS, NUM_SPOTS, 8) for seed in range(20)])
+    stands = worlds[..., 4] > 0
+    assert stands.mean() == pytest.approx(OBJECT_SHARE, abs=0.03)
+    assert stands.all(2).any()  # a room with all four
+    row, column = np.divmod(np.arange(NUM_ROOMS), ROOMS_PER_SIDE)
+    corners = np.stack([column, row], axis=1) * PITCH_CELLS + 1
+    from_corner_m = (worlds[..., :2] - corners[:, None])[stands]
+    assert {tuple(spot) for spot in from_corner_m.round(3)} == {tuple(spot) for spot in OBJECT_SPOTS_M}
+
+
+def test_no_object_stands_in_the_way_to_a_door():
+    for scene in (make_scene(seed) for seed in range(10)):
+        doors = np.argwhere((scene.solid == 0) & (scene.room == DOORWAY))
+        assert len(doors)
+        for z, x in doors:
+            leads_east = x % PITCH_CELLS == 0
+            way = np.linspace(-1.5, 1.5, 31)
+            places = [(x + 0.5 + ahead, z + 0.5) if leads_east else (x + 0.5, z + 0.5 + ahead) for ahead in way]
+            assert all(is_free(scene.solid, scene.objects, *place) for place in places)
 
 
 def test_every_open_cell_belongs_to_a_room_or_a_doorway():
