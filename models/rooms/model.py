@@ -56,8 +56,9 @@ from shared.pose import Motion, Pose
 
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
-_KEPT_SHARE = 0.6  # of a chunk's patches that blocks show well; from here on it leaves none of its own
-_KEPT_DETAIL = 0.8  # of a patch's detail, to count as shown well
+# a chunk leaves no block of its own where blocks show so much of it at such detail; what none shows is invented anew
+_SEEN_SHARE, _SEEN_DETAIL = 0.98, 0.3
+_SHARP_SHARE, _SHARP_DETAIL = 0.6, 0.8
 _KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
 _KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
@@ -221,7 +222,9 @@ class RoomsModel:
         if key is not None or all(pose == rooms.pose for pose in poses):
             return chunk
         cover = drawn_cover(chunk.points.numpy(), poses, rooms.originals, recall)
-        return replace(chunk, is_kept=shown_share(cover, _KEPT_DETAIL) < _KEPT_SHARE)
+        is_seen = shown_share(cover, _SEEN_DETAIL) >= _SEEN_SHARE
+        is_sharp = shown_share(cover, _SHARP_DETAIL) >= _SHARP_SHARE
+        return replace(chunk, is_kept=not (is_seen and is_sharp))
 
     def _committed(
         self,

@@ -10,7 +10,10 @@ import torch
 from bench.revisit_walk import run_step
 from models.rooms.key_views import key_poses
 from models.rooms.model import RoomsModel
+from models.rooms.renderer import render
+from models.rooms.scene import make_scene
 from models.rooms.sizes import COLUMNS, ROWS, TOKENS, WINDOW_CHUNKS
+from models.rooms.state import RoomsState
 from shared.controls import Controls, Key
 from shared.pose import Pose
 
@@ -94,3 +97,17 @@ def test_a_state_with_a_key_view_is_saved_and_goes_on_the_same(drawn_with_key):
     same, two = run_step(model, loaded, poses, ())
     assert all(np.array_equal(a.pixels, b.pixels) for a, b in zip(frames, same, strict=True))
     assert (one.block is None) == (two.block is None)
+
+
+@pytest.mark.parametrize(("turn_rad", "leaves_a_block"), [(0.02, False), (0.25, True)])
+def test_a_chunk_leaves_a_block_where_a_strip_of_it_was_never_seen(turn_rad, leaves_a_block):
+    model, scene = RoomsModel(), make_scene(900_100)
+    middle = Pose(13.5, 0.5, 13.5, 0.3)
+    step = None
+    state = RoomsState.start(900_100, middle)
+    for yaw_rad in (0.3, 0.3 + turn_rad):
+        poses = (replace(middle, yaw_rad=yaw_rad - 0.005), replace(middle, yaw_rad=yaw_rad))
+        latents = model.basis.encode(*render(scene, np.array([(p.x_m, p.z_m, p.yaw_rad) for p in poses])))
+        step = model.given_at(state, poses, latents, ())
+        state = step.state
+    assert (step.block is not None) == leaves_a_block
