@@ -28,7 +28,7 @@ from models.base import (
 )
 from models.rooms import retrieval, steering
 from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
-from models.rooms.cover import Cover, cover_of, drawn_cover, shown_share, without_holes
+from models.rooms.cover import Cover, cover_of, shown_share, without_holes
 from models.rooms.grid import fine_facts
 from models.rooms.key_views import key_poses
 from models.rooms.layout_sampling import drawn_again, invent, load_inventor
@@ -56,9 +56,7 @@ from shared.pose import Motion, Pose
 
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
-# a chunk leaves no block of its own where blocks show so much of it at such detail; what none shows is invented anew
-_SEEN_SHARE, _SEEN_DETAIL = 0.98, 0.3
-_SHARP_SHARE, _SHARP_DETAIL = 0.6, 0.8
+_KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leaves none of its own
 _KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
 _KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
@@ -162,7 +160,7 @@ class RoomsModel:
         is_known = shown_share(cover, _COVERED_DETAIL) >= _KNOWN_SHARE
         latents = self._drawn(rooms, planar(poses), memory, is_known=is_known).cpu()
         drawn_s = time.perf_counter()
-        chunk = self._chunk(rooms, poses, latents, recall, key)
+        chunk = self._chunk(rooms, poses, latents, cover, key)
         encoded_s = time.perf_counter()
         yield from self._frames(chunk)
         timings_ms = {"draw": (drawn_s - began_s) * 1e3, "encode": (encoded_s - drawn_s) * 1e3}
@@ -170,7 +168,8 @@ class RoomsModel:
 
     def given_at(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> Step:
         """Commit one chunk of given frames [C, N, CHANNELS], as if they had been drawn with this recall."""
-        chunk = self._chunk(rooms, poses, latents, recall)
+        cover = without_holes(cover_of(poses, rooms.originals, recall))
+        chunk = self._chunk(rooms, poses, latents, cover)
         return self._committed(rooms, chunk, recall, {})
 
     def dump(self, state: ModelState) -> SavedState:
@@ -213,18 +212,14 @@ class RoomsModel:
         rooms: RoomsState,
         poses: tuple[Pose, ...],
         latents: torch.Tensor,
-        recall: Recall,
+        cover: Cover,
         key: WindowChunk | None = None,
     ) -> WindowChunk:
         """Return a chunk. It leaves a block unless it stands still, blocks show it, or its key view leaves one."""
         kv = encoded(self.network, latents.to(self.device))
-        chunk = WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept=False)
-        if key is not None or all(pose == rooms.pose for pose in poses):
-            return chunk
-        cover = drawn_cover(chunk.points.numpy(), poses, rooms.originals, recall)
-        is_seen = shown_share(cover, _SEEN_DETAIL) >= _SEEN_SHARE
-        is_sharp = shown_share(cover, _SHARP_DETAIL) >= _SHARP_SHARE
-        return replace(chunk, is_kept=not (is_seen and is_sharp))
+        has_moved = any(pose != rooms.pose for pose in poses)
+        is_kept = has_moved and key is None and shown_share(cover, _COVERED_DETAIL) < _KEPT_SHARE
+        return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
 
     def _committed(
         self,
