@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from models.rooms.sizes import COLUMNS, ROWS
 from shared.pose import Pose, wrap_rad
 
-_SHOWN_SHARE = 0.8  # of a view that memory shows: below, a key view is drawn
+_SHOWN_SHARE = 0.9  # of a view that memory shows: below, a key view is drawn
 _WALKS_M = 0.02  # a chunk that moves the camera by less turns on the spot
 _AHEAD_M, _LEAST_AHEAD_M = 1.5, 0.25
 _APART_M = 0.55  # a key view keeps this far from what is ahead
