@@ -57,7 +57,7 @@ def test_a_wrong_flag_measures_nothing_and_says_so(capsys):
 
 
 def test_codecs_differ_by_little_and_every_noise_is_another_draw(model):
-    asked = Asked(codecs=("int4", "bf16"), parts=("codec",), num_chunks=6, noises=2)
+    asked = Asked(codecs=("int4", "bf16"), parts=("codec",), num_chunks=12, noises=2)
     returns = measure(model, SEED, asked, None)["returns"]
     assert [(found["codec"], found["noise"]) for found in returns] == [
         ("int4", 1),
