@@ -25,9 +25,8 @@ _MLP_RATIO = 3
 _TIME_WAVES = 32
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
-TurnedMemory = (
-    Sequence[KeysValues] | Sequence[KeyValueBuffer]
-)  # heads of every layer; empty where nothing is remembered
+# heads of every layer; empty where nothing is remembered
+TurnedMemory = Sequence[KeysValues] | Sequence[KeyValueBuffer]
 
 
 class Layer(nn.Module):

@@ -65,14 +65,14 @@ def coverage(pose: Pose, seen_from: Array, footprints: Array) -> NDArray[np.floa
     seen from farther away counts less; a point behind a nearer wall does not count.
     """
     points = np.asarray(footprints, np.float32)
-    patch, ahead, seen = project(pose, points)
+    patch, ahead, seen = _project(pose, points)
     nearest = np.full(TOKENS, np.inf, np.float32)
     np.minimum.at(nearest, patch[seen], ahead[seen])
     seen &= ahead <= nearest[patch] * _OCCLUDED_SHARE + _OCCLUDED_M
     block, point = np.nonzero(seen)
     frame = point // (points.shape[1] // seen_from.shape[1])
     cover = np.zeros((len(points), TOKENS), np.float32)
-    np.maximum.at(cover, (block, patch[seen]), detail(pose, seen_from[block, frame], points[seen]))
+    np.maximum.at(cover, (block, patch[seen]), _detail(pose, seen_from[block, frame], points[seen]))
     return cover
 
 
@@ -87,7 +87,7 @@ def without_holes(cover: NDArray[np.float32]) -> NDArray[np.float32]:
     return grid.reshape(-1)
 
 
-def project(
+def _project(
     pose: Pose, points: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
     """Return the patch index, the z-depth in metres, and whether the point is inside the view, each [..., K]."""
@@ -102,7 +102,7 @@ def project(
     return np.where(seen, row * COLUMNS + column, 0), ahead.astype(np.float32, copy=False), seen
 
 
-def detail(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
+def _detail(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the share [...] of the detail of points [..., 3] in the view from `pose` that frames at `seen_from` saw.
 
     It is 1 where that frame's camera [..., 5] stood as near as `pose`. Floor and ceiling lose half as much, as a power:
@@ -111,10 +111,10 @@ def detail(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray
     then_m = np.hypot(points[..., 0] - seen_from[..., 0], points[..., 2] - seen_from[..., 2])
     now_m = np.hypot(points[..., 0] - pose.x_m, points[..., 2] - pose.z_m)
     share = np.minimum(1.0, now_m / np.maximum(then_m, _NEAREST_M))
-    return np.where(is_level(points), np.sqrt(share), share).astype(np.float32)
+    return np.where(_is_level(points), np.sqrt(share), share).astype(np.float32)
 
 
-def is_level(points: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _is_level(points: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Return which points [..., 3] lie on floor or ceiling."""
     above_m = np.minimum(points[..., 1], 2.0 * CAMERA_HEIGHT_M - points[..., 1])  # the nearer of the two
     return above_m < _LEVEL_M
@@ -129,7 +129,7 @@ def _short_list(pose: Pose, catalog: Catalog) -> NDArray[np.int64]:
     if len(rows) <= _SHORT_LIST:
         return rows
     glance = np.asarray(catalog.footprints[rows, ::_GLANCE_STRIDE], np.float32)
-    _, _, seen = project(pose, glance)
+    _, _, seen = _project(pose, glance)
     score = seen.sum(1) - 0.4 * away[rows]  # of blocks that see as much, those from nearby
     keep = in_window[rows]
     keep[np.argsort(-score, kind="stable")[:_SHORT_LIST]] = True
