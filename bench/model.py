@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=5, help="chunks a row of matrix-game-2")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], help="default: what this machine computes fast")
     parser.add_argument("--chunks", type=int, default=100, help="of rooms")
-    parser.add_argument("--threads", type=int, help="torch's; default: as the server, 1 of rooms and all cores else")
+    parser.add_argument("--threads", type=int, help="torch's; default: as the server")
     parser.add_argument("--json", dest="path", nargs="?", const="-", help="- or nothing: stdout")
     return parser
 
@@ -115,8 +115,8 @@ def main(argv: Sequence[str]) -> int:
     """Measure and print."""
     options = parser().parse_args(argv)
     torch.set_grad_enabled(False)
-    if threads := options.threads or (1 if options.model == "rooms" else None):
-        torch.set_num_threads(threads)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     if options.model == "matrix-game-2":
         try:
             figures = measure_matrix_game_2(options)
@@ -124,8 +124,10 @@ def main(argv: Sequence[str]) -> int:
             print(f"nothing was measured: {error}", file=sys.stderr)
             return 1
     else:
-        from models.rooms.model import RoomsModel  # noqa: PLC0415 - torch and weights only when they are needed
+        from models.rooms.model import RoomsModel, preferred_threads  # noqa: PLC0415 - only the model that is asked for
 
+        if not options.threads:
+            torch.set_num_threads(min(torch.get_num_threads(), preferred_threads()))
         model = RoomsModel(dtype=getattr(torch, options.dtype) if options.dtype else None)
         figures = {**measure(model, options.chunks), "random_weights": False}
     report = write_report(None if options.path == "-" else options.path, command_line(), figures)

@@ -151,9 +151,9 @@ def _start_engine(settings: Settings) -> "Engine":
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import torch  # noqa: PLC0415 - see above
 
-    from server.load import make_engine  # noqa: PLC0415 - imports torch
+    from server.load import make_engine, torch_threads  # noqa: PLC0415 - imports torch
 
-    torch.set_num_threads(settings.torch_threads)
+    torch.set_num_threads(torch_threads(settings))
     torch.set_grad_enabled(False)
     torch.set_float32_matmul_precision("highest")  # or the exactness fingerprint would mean little
     return make_engine(settings)

@@ -59,10 +59,6 @@ def _check_token(token: SecretStr) -> SecretStr:
     return token
 
 
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 NumBytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0, lt=2**62)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 Token = Annotated[SecretStr, AfterValidator(_check_token)]
@@ -93,15 +89,6 @@ class Settings(BaseModel):
     threads: int | None = Field(default=None, ge=1, le=1_024)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-    @property
-    def torch_threads(self) -> int:
-        """How many threads torch computes with.
-
-        Operations of rooms are too small to share: on 2 idle cores two threads draw 17 frames a second, one draws 21
-        (`python -m bench model`), and the other core is left to the server and the client.
-        """
-        return self.threads or (_usable_cores() if self.model == "matrix-game-2" else 1)
 
 
 NAMES: tuple[str, ...] = tuple(field.alias or name for name, field in Settings.model_fields.items())

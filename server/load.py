@@ -1,5 +1,6 @@
 """From settings to an engine: which model, which pager, with which budgets. Imports torch; the engine thread loads."""
 
+import os
 from pathlib import Path
 
 from models.base import WorldModel
@@ -42,6 +43,24 @@ def make_pager(model: WorldModel, budgets: Budgets) -> tuple[Pager, RecallBuffer
         recall_dtype=model.dtype,
     )
     return pager, pager.recall_buffer()
+
+
+def torch_threads(settings: Settings) -> int:
+    """How many threads torch computes with.
+
+    Operations of rooms in bfloat16 are too small to share, and the other cores are left to the server and the client.
+    In float32 two threads draw 12 frames a second where one draws 9 (`python -m bench model`, a core of an EPYC).
+    """
+    if settings.threads:
+        return settings.threads
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if settings.model == "matrix-game-2":
+        return cores
+    if settings.model == "rooms":
+        from models.rooms.model import preferred_threads  # noqa: PLC0415 - only the model that is asked for is imported
+
+        return min(cores, preferred_threads())
+    return 1
 
 
 def load_model(settings: Settings) -> WorldModel:

@@ -21,7 +21,7 @@ from server.config import SettingsError, load_settings
 from server.exactness import exactness, mismatch
 from server.faults import WorldFault
 from server.folder_lock import FolderLock
-from server.load import load_model
+from server.load import load_model, torch_threads
 from server.reexecution import BlockGone, Checked, Reexecution
 from server.stored_blocks import StoredBlocks
 from server.world_card import WorldCard
@@ -110,7 +110,7 @@ def _model_for(card: WorldCard, options: argparse.Namespace, log: WorldLog) -> W
     if isinstance(recorded, int):
         flags.setdefault("threads", recorded)
     settings = load_settings({**flags, "model": card.model}, os.environ).settings
-    torch.set_num_threads(settings.torch_threads)
+    torch.set_num_threads(torch_threads(settings))
     torch.set_grad_enabled(False)
     torch.set_float32_matmul_precision("highest")
     model = load_model(settings)

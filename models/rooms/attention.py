@@ -1,6 +1,11 @@
-"""Softmax attention over heads. Training uses plain matrix products, which a CPU differentiates fastest. Any thread."""
+"""Softmax attention over heads. Training uses plain matrix products, which a CPU differentiates fastest. Any thread.
+
+So does drawing where a CPU multiplies bfloat16 without AMX: torch's fused attention takes 3 times as long there
+(1,344 keys, one core of an EPYC with AVX512-bf16: 3.9 ms against 1.2).
+"""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -36,14 +41,27 @@ def attend(
     from a buffer (drawing only) there is none.
     """
     if isinstance(remembered, KeyValueBuffer):
-        return functional.scaled_dot_product_attention(query, *remembered.joined(key, value))
+        return _gathered(query, *remembered.joined(key, value))
     if remembered is not None and torch.is_grad_enabled() and not remembered[0].requires_grad:
         return _Attend.apply(query, key, value, *remembered)  # type: ignore[no-any-return]
     if remembered is not None:
         key, value = torch.cat([remembered[0], key], dim=2), torch.cat([remembered[1], value], dim=2)
     if torch.is_grad_enabled():
         return _Attend.apply(query, key, value, None, None)  # type: ignore[no-any-return]
+    return _gathered(query, key, value)
+
+
+def _gathered(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    if query.dtype == torch.bfloat16 and query.device.type == "cpu" and not has_fused_bfloat16():
+        shares = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2)).softmax(dim=-1)
+        return torch.matmul(shares, value)
     return functional.scaled_dot_product_attention(query, key, value)
+
+
+@cache
+def has_fused_bfloat16() -> bool:
+    """Return whether this CPU's matrix unit (AMX) is what torch's fused attention in bfloat16 is written for."""
+    return torch.cpu._is_amx_tile_supported()  # noqa: SLF001 - torch has no public question
 
 
 class _Attend(torch.autograd.Function):

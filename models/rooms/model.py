@@ -27,6 +27,7 @@ from models.base import (
     Step,
 )
 from models.rooms import retrieval, steering
+from models.rooms.attention import has_fused_bfloat16
 from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
 from models.rooms.cover import Cover, cover_of, shown_share, without_holes
 from models.rooms.grid import fine_facts
@@ -59,18 +60,19 @@ _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
 _KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leaves none of its own
 _KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
 _KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
+_FLOAT32_THREADS = 4  # of a chunk's work in float32; in bfloat16 its operations are too small to share
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
 
 
 def preferred_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where the machine computes it fast, else float32."""
-    fast = device.type == "cuda" or torch.cpu._is_amx_tile_supported()  # noqa: SLF001 - torch has no public question
+    """Return bfloat16 where the machine multiplies it fast (a GPU, AMX, AVX512-bf16), else float32."""
+    fast = device.type == "cuda" or has_fused_bfloat16() or torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - as there
     return torch.bfloat16 if fast else torch.float32
 
 
-def preferred_times(dtype: torch.dtype) -> tuple[Sequence[float], Sequence[float]]:
-    """The passes over known and over new views: where only float32 is to be had, four for new views are too slow."""
-    return (TIMES_COVERED, TIMES_COVERED if dtype == torch.float32 else TIMES_NEW)
+def preferred_threads() -> int:
+    """Return how many of torch's threads a chunk is worth sharing among, at most, on this machine's CPU."""
+    return _FLOAT32_THREADS if preferred_dtype(torch.device("cpu")) == torch.float32 else 1
 
 
 class RoomsModel:
@@ -96,19 +98,16 @@ class RoomsModel:
         weights: Path = WEIGHTS,
         device: torch.device | None = None,
         dtype: torch.dtype | None = None,
-        times: tuple[Sequence[float], Sequence[float]] | None = None,
     ) -> None:
         self.device = device or torch.device("cpu")
         self.dtype = dtype or preferred_dtype(self.device)
-        self.times_covered, self.times_new = times or preferred_times(self.dtype)
         tensors, basis = load_weights(weights)
         self.basis = basis
         network = RoomsNetwork()
         network.load_state_dict(tensors)
         self.network = network.requires_grad_(False).to(self.device, self.dtype).eval()
         self.refiner = _loaded_refiner(load_refiner_weights(weights), self.device, self.dtype)
-        # where only float32 is to be had, deciding code by code is too slow
-        self.inventor = None if self.dtype == torch.float32 else load_inventor(weights, self.device, self.dtype)
+        self.inventor = load_inventor(weights, self.device, self.dtype)
         self.fingerprint = hashlib.blake2b(weights.read_bytes() + _LAYOUT.encode(), digest_size=16).hexdigest()
 
     def begin(self, seed: int, image: Pixels | None = None) -> Beginning:
@@ -188,7 +187,7 @@ class RoomsModel:
             if is_known:
                 return drawn_again(self.inventor, cameras, memory)
             return invent(self.inventor, cameras, memory, rooms.seed, rooms.chunk_index)
-        times = self.times_covered if is_known else self.times_new
+        times = TIMES_COVERED if is_known else TIMES_NEW
         return draw(self.network, cameras, memory, rooms.seed, rooms.chunk_index, times)
 
     def _key_view(

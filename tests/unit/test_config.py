@@ -7,10 +7,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.rooms import model as rooms
 from server.config import BUDGETS, NAMES, SettingsError, load_settings, parse_bytes
+from server.load import torch_threads
 
 SECRET = "a-secret-of-thirty-characters!"
 
@@ -171,10 +174,16 @@ def test_the_settings_are_checked_before_torch_is_imported() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
 
 
-@pytest.mark.parametrize(("flags", "threads"), [({}, 1), ({"model": "plain"}, 1), ({"threads": "3"}, 3)])
-def test_small_models_compute_on_one_thread(flags, threads):
-    assert load_settings(flags, {}).settings.torch_threads == threads
+@pytest.mark.parametrize(("flags", "threads"), [({"model": "plain"}, 1), ({"threads": "3"}, 3)])
+def test_torch_has_as_many_threads_as_are_asked_for_and_one_for_a_small_model(flags, threads):
+    assert torch_threads(load_settings(flags, {}).settings) == threads
 
 
 def test_matrix_game_2_computes_on_every_core():
-    assert load_settings({"model": "matrix-game-2"}, {}).settings.torch_threads == len(os.sched_getaffinity(0))
+    assert torch_threads(load_settings({"model": "matrix-game-2"}, {}).settings) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(("has_bfloat16", "threads"), [(True, 1), (False, min(4, len(os.sched_getaffinity(0))))])
+def test_rooms_shares_a_chunk_among_threads_only_in_float32(has_bfloat16, threads, monkeypatch):
+    monkeypatch.setattr(rooms, "preferred_dtype", lambda _: torch.bfloat16 if has_bfloat16 else torch.float32)
+    assert torch_threads(load_settings({}, {}).settings) == threads

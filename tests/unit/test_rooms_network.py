@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from models.rooms import attention
 from models.rooms.attention import attend
 from models.rooms.checkpoint import load_weights
 from models.rooms.geometry import PAIRS, distances, mate_angles, own_angles, seen_angles, world_points
@@ -64,6 +65,15 @@ def test_attention_for_training_equals_the_one_for_drawing():
     assert torch.allclose(taught, plain, atol=1e-5)
     for found, x in zip(grads, (q, k, v), strict=True):
         assert torch.allclose(found, x.grad, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_fused", [True, False])
+def test_attention_for_drawing_is_the_same_on_a_cpu_with_a_matrix_unit_and_without(is_fused, monkeypatch):
+    monkeypatch.setattr(attention, "has_fused_bfloat16", lambda: is_fused)
+    q, k, v = (torch.randn(2, 4, n, 64) for n in (5, 90, 90))
+    with torch.no_grad():
+        found = attend(*(part.bfloat16() for part in (q, k, v)))
+        assert torch.allclose(found.float(), attend(q, k, v), atol=0.03)
 
 
 def test_a_remembered_frame_depends_on_no_other():
