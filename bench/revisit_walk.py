@@ -22,6 +22,7 @@ from models.rooms.retrieval import coverage
 from models.rooms.scene import Scene, make_scene
 from models.rooms.sizes import CAMERA_HEIGHT_M, COLUMNS, FOCAL_PX, PATCH_PX, ROWS
 from models.rooms.state import RoomsState
+from models.rooms.steering import scan
 from shared.controls import Controls, Key
 from shared.pose import MOUSE_RAD_PER_COUNT, Pose, wrap_rad
 
@@ -120,17 +121,20 @@ def guided(model: RoomsModel, route_name: str, num_chunks: int, first_chunk: int
 
 
 def explorer(num_frames: int) -> Guide:
-    """Return a guide that walks to where it sees farthest, and turns where something is near: a pure function."""
+    """Return a guide that walks to where its way is free farthest, and turns where something is near: a pure function.
+
+    What is lower than its eye counts as well: it would look over a drum and push against it for ever.
+    """
     azimuth = np.arctan((np.arange(COLUMNS) + 0.5 - COLUMNS / 2) * PATCH_PX / FOCAL_PX)
 
     def guide(state: RoomsState) -> Sequence[Controls]:
-        depth_m = state.window[-1].depth[-1].exp().reshape(ROWS, COLUMNS)[ROWS // 2 - 1 : ROWS // 2 + 1].numpy().mean(0)
-        ahead_m = depth_m[COLUMNS // 2 - 2 : COLUMNS // 2 + 2].min()
-        if ahead_m < _NEAR_M:
+        seen = state.window[-1]
+        free_m = scan(seen.poses[-1], seen.points[-1].numpy())
+        if free_m[COLUMNS // 2 - 2 : COLUMNS // 2 + 2].min() < _NEAR_M:
             dice = np.random.default_rng((state.seed, state.chunk_index // _SIDE_CHUNKS))
             turn, keys = TURN_RAD * (1.0 if dice.random() < 0.5 else -1.0), Key(0)
         else:
-            turn, keys = float(np.clip(azimuth[depth_m.argmax()] / 4.0, -_GENTLE_RAD, _GENTLE_RAD)), Key.FORWARD
+            turn, keys = float(np.clip(azimuth[free_m.argmax()] / 4.0, -_GENTLE_RAD, _GENTLE_RAD)), Key.FORWARD
         return (Controls(keys, turn / MOUSE_RAD_PER_COUNT),) * num_frames
 
     return guide

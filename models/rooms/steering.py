@@ -47,7 +47,7 @@ def with_drawn(walls: Cells, poses: Sequence[Pose], points: Array) -> Cells:
     """Return the wall cells after frames at `poses` drew points [C, N, 3]; the given array is left alone."""
     cells = walls
     for pose, frame in zip(poses, points, strict=True):
-        ahead_m = _scan(pose, frame)
+        ahead_m = scan(pose, frame)
         kept = cells[~_is_seen_through(pose, ahead_m, _centres(cells))]
         cells = np.unique(np.concatenate([kept, _found(pose, ahead_m)]), axis=0)
     centres = _centres(cells)
@@ -56,7 +56,7 @@ def with_drawn(walls: Cells, poses: Sequence[Pose], points: Array) -> Cells:
     return cells[:_MAX_CELLS]
 
 
-def _scan(pose: Pose, points: Array) -> Array:
+def scan(pose: Pose, points: Array) -> Array:
     """Return how far ahead [COLUMNS] the nearest thing at body height is in each column of a frame's points [N, 3]."""
     body = (points[:, 1] > _BODY_M[0]) & (points[:, 1] < _BODY_M[1])
     ahead_m, _ = _ahead_and_right(pose, points[:, [0, 2]])

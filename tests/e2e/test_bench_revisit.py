@@ -1,6 +1,8 @@
 """The revisit meter on the real model: one world, a short walk. Figures are not held to bars here, only to sense."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from bench.revisit_metrics import psnr, sharpness
 from bench.revisit_rows import Asked, measure
 from bench.revisit_walk import beginning, explorer, glance, guided, rendered, walk
 from models.rooms.model import RoomsModel
+from shared.controls import Key
 
 SEED = 900_007
 
@@ -77,6 +80,17 @@ def test_the_renderer_against_itself_is_perfect(model):
     again = walk(model, state, 8, guide, rendered(model, scene))
     assert psnr(once.frames, again.frames).min() == pytest.approx(60.0)
     assert sharpness(once.frames).mean() / sharpness(again.frames).mean() == 1.0
+
+
+def test_the_explorer_turns_away_from_a_drum_that_it_could_look_over(model):
+    state, _, scene = beginning(model, 900_000)
+    guide, pose = explorer(model.frames_per_chunk), state.pose
+    for height_m, stands in ((0.36, True), (0.05, False)):
+        ahead = (pose.x_m + 0.9 * math.sin(pose.yaw_rad), pose.z_m + 0.9 * math.cos(pose.yaw_rad))
+        objects = np.zeros_like(scene.objects)
+        objects[0] = (*ahead, 0.24, height_m, 1, 0.9, 0.2, 0.2)
+        _, seen = rendered(model, replace(scene, objects=objects))(state, (pose, pose))
+        assert [Key.FORWARD in held.keys for held in guide(seen.state)] == [not stands] * 2
 
 
 def test_the_explorer_gets_somewhere_and_stays_out_of_walls(model):
