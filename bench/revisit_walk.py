@@ -4,6 +4,7 @@ A *guide* says which controls come next; a *painter* draws the frames at the pos
 drawn world and the true one: in each, what is seen says where the walls are.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -32,8 +33,9 @@ Painter = Callable[[RoomsState, tuple[Pose, ...]], tuple[list[Pixels], Step]]
 
 TURN_RAD = 0.1  # a frame, of a guide that turns on the spot
 _GENTLE_RAD = 0.05  # a frame, of a guide that walks
-_NEAR_M = 1.1  # nearer than this, the explorer turns away
-_SIDE_CHUNKS = 12  # for so long it turns to the same side
+_NEAR_M = 1.1  # what is in its way and nearer than this, the explorer turns away from
+_BODY_M = 0.3  # farther aside, a thing is not in its way: a door leaves 0.5 m
+_SIDE_CHUNKS = 48  # for so long it turns to the same side: half as long again as a whole turn takes
 _MOST_SEEDED = 0.5  # of a view's columns: a frame of which the given beginning shows more is no invented one
 
 
@@ -125,16 +127,18 @@ def explorer(num_frames: int) -> Guide:
 
     What is lower than its eye counts as well: it would look over a drum and push against it for ever.
     """
-    azimuth = np.arctan((np.arange(COLUMNS) + 0.5 - COLUMNS / 2) * PATCH_PX / FOCAL_PX)
+    across = (np.arange(COLUMNS) + 0.5 - COLUMNS / 2) * PATCH_PX / FOCAL_PX  # a column's metres aside for each ahead
 
     def guide(state: RoomsState) -> Sequence[Controls]:
         seen = state.window[-1]
         free_m = scan(seen.poses[-1], seen.points[-1].numpy())
-        if free_m[COLUMNS // 2 - 2 : COLUMNS // 2 + 2].min() < _NEAR_M:
+        is_in_way = free_m * np.abs(across) < _BODY_M
+        if free_m[is_in_way].min(initial=np.inf) < _NEAR_M:
             dice = np.random.default_rng((state.seed, state.chunk_index // _SIDE_CHUNKS))
             turn, keys = TURN_RAD * (1.0 if dice.random() < 0.5 else -1.0), Key(0)
         else:
-            turn, keys = float(np.clip(azimuth[free_m.argmax()] / 4.0, -_GENTLE_RAD, _GENTLE_RAD)), Key.FORWARD
+            aim = math.atan(across[free_m.argmax()])
+            turn, keys = max(-_GENTLE_RAD, min(aim / 4.0, _GENTLE_RAD)), Key.FORWARD
         return (Controls(keys, turn / MOUSE_RAD_PER_COUNT),) * num_frames
 
     return guide
