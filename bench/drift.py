@@ -145,7 +145,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--frames", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=900_300)
     parser.add_argument(
-        "--route", default=EXPLORER, help="explorer: to where it sees farthest; or a shipped route, or a file"
+        "--route", default=EXPLORER, help="explorer: to where its way is free farthest; or a shipped route, or a file"
     )
     parser.add_argument("--json", dest="path")
     options = parser.parse_args(argv)

@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=5, help="chunks a row of matrix-game-2")
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], help="default: what this machine computes fast")
     parser.add_argument("--chunks", type=int, default=100, help="of rooms")
-    parser.add_argument("--threads", type=int, help="torch's; default: as the server")
+    parser.add_argument("--threads", type=int, help="torch's; default: of rooms 1, in float32 up to 4, else all")
     parser.add_argument("--json", dest="path", nargs="?", const="-", help="- or nothing: stdout")
     return parser
 
@@ -124,11 +124,12 @@ def main(argv: Sequence[str]) -> int:
             print(f"nothing was measured: {error}", file=sys.stderr)
             return 1
     else:
-        from models.rooms.model import RoomsModel, preferred_threads  # noqa: PLC0415 - only the model that is asked for
+        from models.rooms.model import RoomsModel  # noqa: PLC0415 - torch and weights only when they are needed
+        from models.rooms.precision import preferred_threads  # noqa: PLC0415 - as above
 
-        if not options.threads:
-            torch.set_num_threads(min(torch.get_num_threads(), preferred_threads()))
         model = RoomsModel(dtype=getattr(torch, options.dtype) if options.dtype else None)
+        if not options.threads:
+            torch.set_num_threads(min(torch.get_num_threads(), preferred_threads(model.dtype)))
         figures = {**measure(model, options.chunks), "random_weights": False}
     report = write_report(None if options.path == "-" else options.path, command_line(), figures)
     if options.path == "-":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.classifier_network import Judge
 from bench.revisit_geometry import depth_errors
@@ -20,13 +21,15 @@ from bench.revisit_walk import TURN_RAD, Walk, generated, glance, guided, is_inv
 from bench.sources import with_sources
 from models.rooms.model import RoomsModel
 from models.rooms.renderer import render
-from models.rooms.scene import Scene, make_scene
+from models.rooms.scene import PITCH_CELLS, ROOM_CELLS, Scene, make_scene
+from models.rooms.sizes import CAMERA_HEIGHT_M, FOCAL_PX, HEIGHT_PX
 from shared.controls import Controls
 from shared.pose import MOUSE_RAD_PER_COUNT, Pose
 
 Row = dict[str, Any]
 
 _DIVERSITY_CHUNKS = 10
+_SEEN_SHARE = 0.1  # of a quarter of a floor: from here on a view gives its tiles away
 _UNSEEN_RAD = np.pi / 2  # a field of view: nothing of the first view is left in sight
 _SOURCES = ("bench/revisit*.py", "bench/classifier_network.py", "models/rooms/*.py", "server/pager/codec.py")
 
@@ -87,7 +90,7 @@ def novelty(model: RoomsModel, seed: int, route: str, out: Walk, seeded: Any, ju
 def diversity(model: RoomsModel, seed: int) -> tuple[float, float]:
     """Return how alike (PSNR) two noise seeds draw what lies more than 90 degrees from their common first view.
 
-    Beside it, how alike two rendered worlds are there that agree on the room's theme, which the view gives away.
+    Beside it, how alike two rendered worlds are there that agree on what of the room the view gives away.
     """
     state, memory, scene = glance(model, seed)
     turn = (Controls(mouse_dx=TURN_RAD / MOUSE_RAD_PER_COUNT),) * model.frames_per_chunk
@@ -102,11 +105,24 @@ def diversity(model: RoomsModel, seed: int) -> tuple[float, float]:
 
 
 def _recoloured(scene: Scene, like: Scene, pose: Pose) -> Scene:
-    """Return a scene whose room at `pose` has the floor, wainscot and ceiling that it has in the scene `like`."""
+    """Return a scene whose room at `pose` has what a view from there shows of `like`: its colours, its floor ahead."""
     room = scene.room[int(pose.z_m), int(pose.x_m)]
-    palette = scene.palette.copy()
+    palette, tiles = scene.palette.copy(), scene.tiles.copy()
     palette[room] = like.palette[room]
-    return replace(scene, palette=palette)
+    ahead = _quarters_ahead(pose)
+    tiles[room, ahead] = like.tiles[room, ahead]
+    return replace(scene, palette=palette, tiles=tiles)
+
+
+def _quarters_ahead(pose: Pose) -> NDArray[np.bool_]:
+    """Return of which quarters of the floor of its room a view from `pose` shows a tenth or more."""
+    side = (np.arange(20) + 0.5) / 20 * ROOM_CELLS
+    first_x, first_z = ((at - 1.0) // PITCH_CELLS * PITCH_CELLS + 1.0 for at in (pose.x_m, pose.z_m))
+    east, north = np.meshgrid(first_x + side - pose.x_m, first_z + side - pose.z_m)  # [z, x]
+    sin, cos = np.sin(pose.yaw_rad), np.cos(pose.yaw_rad)
+    ahead, right = east * sin + north * cos, east * cos - north * sin
+    is_seen = (np.abs(right) < ahead) & (ahead > 2.0 * CAMERA_HEIGHT_M * FOCAL_PX / HEIGHT_PX)
+    return is_seen.reshape(2, 10, 2, 10).mean((1, 3)).reshape(-1) >= _SEEN_SHARE
 
 
 class Rows:

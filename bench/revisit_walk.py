@@ -34,7 +34,7 @@ Painter = Callable[[RoomsState, tuple[Pose, ...]], tuple[list[Pixels], Step]]
 TURN_RAD = 0.1  # a frame, of a guide that turns on the spot
 _GENTLE_RAD = 0.05  # a frame, of a guide that walks
 _NEAR_M = 1.1  # what is in its way and nearer than this, the explorer turns away from
-_BODY_M = 0.3  # farther aside, a thing is not in its way: a door leaves 0.5 m
+_ASIDE_M = 0.3  # farther aside, a thing is not in its way: a door leaves 0.5 m
 _SIDE_CHUNKS = 48  # for so long it turns to the same side: half as long again as a whole turn takes
 _MOST_SEEDED = 0.5  # of a view's columns: a frame of which the given beginning shows more is no invented one
 
@@ -132,12 +132,13 @@ def explorer(num_frames: int) -> Guide:
     def guide(state: RoomsState) -> Sequence[Controls]:
         seen = state.window[-1]
         free_m = scan(seen.poses[-1], seen.points[-1].numpy())
-        is_in_way = free_m * np.abs(across) < _BODY_M
+        is_in_way = free_m * np.abs(across) < _ASIDE_M
         if free_m[is_in_way].min(initial=np.inf) < _NEAR_M:
             dice = np.random.default_rng((state.seed, state.chunk_index // _SIDE_CHUNKS))
             turn, keys = TURN_RAD * (1.0 if dice.random() < 0.5 else -1.0), Key(0)
         else:
-            aim = math.atan(across[free_m.argmax()])
+            level_m = seen.depth[-1].exp().view(ROWS, COLUMNS)[ROWS // 2 - 1 : ROWS // 2 + 1].mean(0).numpy()
+            aim = math.atan(across[np.minimum(free_m, level_m).argmax()])  # what is low is not seen from far away
             turn, keys = max(-_GENTLE_RAD, min(aim / 4.0, _GENTLE_RAD)), Key.FORWARD
         return (Controls(keys, turn / MOUSE_RAD_PER_COUNT),) * num_frames
 

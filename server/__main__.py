@@ -60,7 +60,9 @@ def serve(
     token: Annotated[Text, typer.Option(help="What clients must send. WORLDPAGER_TOKEN keeps it out of ps.")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another name of this server.")] = None,
     autosave_s: Annotated[Text, typer.Option(metavar="SECONDS", help="How much a crash may lose.")] = None,
-    threads: Annotated[Text, typer.Option(help="Of torch; default: 1, of matrix-game-2 all cores.")] = None,
+    threads: Annotated[
+        Text, typer.Option(help="Of torch; default: 1, of rooms in float32 up to 4, of matrix-game-2 all cores.")
+    ] = None,
     seed: Annotated[Text, typer.Option(help="Of new worlds whose client names none.")] = None,
     log_level: Annotated[Text, typer.Option(metavar="debug|info|warning|error")] = None,
     config: Annotated[Text, typer.Option(metavar="FILE", help="Settings as TOML.")] = None,

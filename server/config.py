@@ -59,6 +59,11 @@ def _check_token(token: SecretStr) -> SecretStr:
     return token
 
 
+def usable_cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 NumBytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0, lt=2**62)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 Token = Annotated[SecretStr, AfterValidator(_check_token)]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from models.base import WorldModel
+from models.rooms.precision import has_bfloat16_products, has_matrix_unit
 
 _MEANT = ("torch", "dtype", "threads", "device", "model")
 
@@ -33,5 +34,6 @@ def mismatch(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> str:
 
 
 def _cpu_kind() -> str:
-    """The kernels that torch chooses by what the CPU can do."""
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    """The kernels that torch, and rooms, choose by what the CPU can do."""
+    products = "AMX" if has_matrix_unit() else "bf16" if has_bfloat16_products() else ""
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} {products}".rstrip()

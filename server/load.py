@@ -1,11 +1,13 @@
 """From settings to an engine: which model, which pager, with which budgets. Imports torch; the engine thread loads."""
 
-import os
 from pathlib import Path
 
+import torch
+
 from models.base import WorldModel
+from models.rooms.precision import preferred_dtype, preferred_threads
 from models.warm_up import warm_up
-from server.config import Settings
+from server.config import Settings, usable_cores
 from server.engine import Engine, Limits, Progress
 from server.pager.pager import Budgets, Pager
 from server.pager.recall_buffer import RecallBuffer
@@ -46,20 +48,13 @@ def make_pager(model: WorldModel, budgets: Budgets) -> tuple[Pager, RecallBuffer
 
 
 def torch_threads(settings: Settings) -> int:
-    """How many threads torch computes with.
-
-    Operations of rooms in bfloat16 are too small to share, and the other cores are left to the server and the client.
-    In float32 two threads draw 12 frames a second where one draws 9 (`python -m bench model`, a core of an EPYC).
-    """
+    """How many threads torch computes with: as many as are asked for, else as many as the model is worth."""
     if settings.threads:
         return settings.threads
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if settings.model == "matrix-game-2":
-        return cores
+        return usable_cores()
     if settings.model == "rooms":
-        from models.rooms.model import preferred_threads  # noqa: PLC0415 - only the model that is asked for is imported
-
-        return min(cores, preferred_threads())
+        return min(usable_cores(), preferred_threads(preferred_dtype(torch.device("cpu"))))
     return 1
 
 

@@ -67,7 +67,7 @@ def _rooms(weights: Path | None) -> Requirements:
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - only this model needs it here
 
     from models.rooms.checkpoint import WEIGHTS  # noqa: PLC0415 - as above
-    from models.rooms.model import preferred_dtype  # noqa: PLC0415 - as above
+    from models.rooms.precision import preferred_dtype  # noqa: PLC0415 - as above
 
     path = weights / "weights.safetensors" if weights else WEIGHTS
     size = path.stat().st_size if path.is_file() else 0

@@ -1,15 +1,17 @@
-"""Softmax attention over heads. Training uses plain matrix products, which a CPU differentiates fastest. Any thread.
+"""Softmax attention over heads. Any thread.
 
-So does drawing where a CPU multiplies bfloat16 without AMX: torch's fused attention takes 3 times as long there
-(1,344 keys, one core of an EPYC with AVX512-bf16: 3.9 ms against 1.2).
+Training uses plain matrix products, which a CPU differentiates fastest. So does drawing where a CPU multiplies bfloat16
+without AMX: torch's fused attention takes 3 times as long there (1,344 keys, a core of an EPYC with AVX512-bf16: 3.9 ms
+against 1.2).
 """
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
 from torch.nn import functional
+
+from models.rooms.precision import has_matrix_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,10 @@ def attend(
 
 
 def _gathered(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    if query.dtype == torch.bfloat16 and query.device.type == "cpu" and not has_fused_bfloat16():
+    if query.dtype == torch.bfloat16 and query.device.type == "cpu" and not has_matrix_unit():
         shares = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2)).softmax(dim=-1)
         return torch.matmul(shares, value)
     return functional.scaled_dot_product_attention(query, key, value)
-
-
-@cache
-def has_fused_bfloat16() -> bool:
-    """Return whether this CPU's matrix unit (AMX) is what torch's fused attention in bfloat16 is written for."""
-    return torch.cpu._is_amx_tile_supported()  # noqa: SLF001 - torch has no public question
 
 
 class _Attend(torch.autograd.Function):

@@ -49,11 +49,15 @@ class Codebook:
         return cls(tensors["codebook.colours"].float(), tensors["codebook.depths"].float())
 
 
-def fit_codebook(latents: torch.Tensor, seed: int) -> Codebook:
-    """Return the book of many patches [P, CHANNELS]: k-means for colours, equal shares of patches for depth."""
+def fit_codebook(latents: torch.Tensor, seed: int, start: Codebook | None = None) -> Codebook:
+    """Return the book of many patches [P, CHANNELS]: k-means for colours, equal shares of patches for depth.
+
+    From `start`, codes move only to what they stand for now, and depths stay: a network that chose them still can.
+    """
     rng = torch.Generator().manual_seed(seed)
     colours = latents[:, :PATCH_DIMS]
-    centres = colours[torch.randperm(len(colours), generator=rng)[:NUM_CODES]].clone()
+    begin = colours[torch.randperm(len(colours), generator=rng)[:NUM_CODES]] if start is None else start.colours
+    centres = begin.clone()
     for _ in range(_ROUNDS):
         codes = _nearest(colours, centres)
         count = torch.bincount(codes, minlength=NUM_CODES)
@@ -61,6 +65,8 @@ def fit_codebook(latents: torch.Tensor, seed: int) -> Codebook:
         centres = total / count.clamp(min=1)[:, None]
         empty = (count == 0).nonzero()[:, 0]  # they start anew, somewhere else
         centres[empty] = colours[torch.randint(len(colours), (len(empty),), generator=rng)]
+    if start is not None:
+        return Codebook(centres, start.depths)
     shares = (torch.arange(NUM_BINS) + 0.5) / NUM_BINS
     ranked = latents[:, DEPTH].sort().values
     return Codebook(centres, ranked[(shares * len(ranked)).long()].contiguous())

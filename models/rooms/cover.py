@@ -18,18 +18,17 @@ Cover = NDArray[np.float32]  # [C, N], 0 to 1
 
 
 def cover_of(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> Cover:
-    """Return the share of the detail of each patch of the views from `poses` that these chunks and blocks show."""
+    """Return the share of the detail of each patch of the views from `poses` that these chunks and blocks show.
+
+    Patches between shown ones are shown too: they need not be invented or stored again.
+    """
     footprints = [chunk.points.flatten(0, 1).numpy() for chunk in window] + [block.footprint for block in recall]
     if not footprints:
         return np.zeros((len(poses), TOKENS), np.float32)
     seen_from = np.stack([pose_rows(part.poses) for part in (*window, *recall)])
     points = np.stack(footprints)
-    return np.stack([retrieval.coverage(pose, seen_from, points).max(0) for pose in poses])
-
-
-def without_holes(cover: Cover) -> Cover:
-    """Return cover in which patches between shown ones are shown too: they need not be invented or stored again."""
-    return np.stack([retrieval.without_holes(frame) for frame in cover])
+    shown = (retrieval.coverage(pose, seen_from, points).max(0) for pose in poses)
+    return np.stack([retrieval.without_holes(frame) for frame in shown])
 
 
 def shown_share(cover: Cover, least_detail: float) -> float:

@@ -35,8 +35,9 @@ class Masters:
         self._names = {id(p): name for name, p in self.weights.items()}
         self._copy_to_network()
 
-    def update(self, step: int, rate_share: float) -> None:
-        """Take the network's gradients and go one step with this share of the learning rate; `step` counts from 0."""
+    def update(self, rate_share: float) -> None:
+        """Take the network's gradients and go one step with this share of the learning rate."""
+        step = self._num_updates()
         for name, parameter in self._network.named_parameters():
             self.weights[name].grad = None if parameter.grad is None else parameter.grad.float()
             parameter.grad = None
@@ -50,6 +51,13 @@ class Masters:
         decay = min(_EMA_DECAY, (step + 1) / (step + 21.0))
         for name, average in self.ema.items():
             average.lerp_(self.weights[name].detach(), 1.0 - decay)
+
+    def start_from(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Begin with these weights, as they ship: the optimisers know nothing of them yet."""
+        for name, master in self.weights.items():
+            master.data.copy_(weights[name])
+            self.ema[name].copy_(weights[name])
+        self._copy_to_network()
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return everything that resuming needs."""
@@ -75,6 +83,10 @@ class Masters:
                 if state:
                     optimiser.state[parameter] = state
         self._copy_to_network()
+
+    def _num_updates(self) -> int:
+        """Return how many updates the optimisers have seen: the rate warms up, and averages begin, with the first."""
+        return max((int(state["step"]) for state in self._adam.state.values()), default=0)
 
     def _optimiser_states(self) -> list[tuple[torch.Tensor, Mapping[str, Any]]]:
         return [item for optimiser in (self._muon, self._adam) for item in optimiser.state.items()]

@@ -27,13 +27,13 @@ from models.base import (
     Step,
 )
 from models.rooms import retrieval, steering
-from models.rooms.attention import has_fused_bfloat16
 from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
-from models.rooms.cover import Cover, cover_of, shown_share, without_holes
+from models.rooms.cover import Cover, cover_of, shown_share
 from models.rooms.grid import fine_facts
 from models.rooms.key_views import key_poses
 from models.rooms.layout_sampling import drawn_again, invent, load_inventor
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
+from models.rooms.precision import preferred_dtype
 from models.rooms.refiner import Refiner
 from models.rooms.remembered import Remembered, WindowChunk, from_block, from_window, planar
 from models.rooms.rotation import HEAD
@@ -58,21 +58,9 @@ from shared.pose import Motion, Pose
 FPS = 12.0
 _LAYOUT = "rooms-1"  # raised when K,V of the same weights change their meaning
 _KEPT_SHARE = 0.9  # of a chunk's patches that blocks show; from here on it leaves none of its own
-_KEY_SHARE = 0.5  # of a key view's patches that blocks show; from here on it is not drawn
+_KEY_SHARE = 0.75  # of a key view's patches that blocks show; from here on it is not drawn
 _KNOWN_SHARE = 0.95  # of a chunk's patches that blocks show; from here on it is drawn from memory alone
-_FLOAT32_THREADS = 4  # of a chunk's work in float32; in bfloat16 its operations are too small to share
 _COVERED_DETAIL = 0.6  # of a patch's detail, to count as shown
-
-
-def preferred_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where the machine multiplies it fast (a GPU, AMX, AVX512-bf16), else float32."""
-    fast = device.type == "cuda" or has_fused_bfloat16() or torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - as there
-    return torch.bfloat16 if fast else torch.float32
-
-
-def preferred_threads() -> int:
-    """Return how many of torch's threads a chunk is worth sharing among, at most, on this machine's CPU."""
-    return _FLOAT32_THREADS if preferred_dtype(torch.device("cpu")) == torch.float32 else 1
 
 
 class RoomsModel:
@@ -152,7 +140,7 @@ class RoomsModel:
         """Draw one chunk at given poses, walls or not."""
         began_s = time.perf_counter()
         memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
-        cover = without_holes(cover_of(poses, rooms.originals, recall))
+        cover = cover_of(poses, rooms.originals, recall)
         key = self._key_view(rooms, poses, memory, recall, cover)
         if key is not None:
             memory.append(from_window(key))
@@ -167,7 +155,7 @@ class RoomsModel:
 
     def given_at(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> Step:
         """Commit one chunk of given frames [C, N, CHANNELS], as if they had been drawn with this recall."""
-        cover = without_holes(cover_of(poses, rooms.originals, recall))
+        cover = cover_of(poses, rooms.originals, recall)
         chunk = self._chunk(rooms, poses, latents, cover)
         return self._committed(rooms, chunk, recall, {})
 
@@ -198,9 +186,7 @@ class RoomsModel:
             return None
         is_shown = cover[-1] > _COVERED_DETAIL
         ahead = key_poses(rooms.pose, poses, is_shown, _free_m(rooms.window))
-        if not ahead or (
-            (without_holes(cover_of(ahead, rooms.originals, recall)) > _COVERED_DETAIL).mean() >= _KEY_SHARE
-        ):
+        if not ahead or (cover_of(ahead, rooms.originals, recall) > _COVERED_DETAIL).mean() >= _KEY_SHARE:
             return None
         latents = invent(self.inventor, planar(ahead), memory, rooms.seed, rooms.chunk_index, is_key=True)
         kv = encoded(self.network, latents)

@@ -22,7 +22,8 @@ class Scenes:
 
     solid: torch.Tensor  # [S, Z, X] bool
     room: torch.Tensor  # [S, Z, X] int64
-    palette: torch.Tensor  # [S, rooms + 1, 4, 3]
+    palette: torch.Tensor  # [S, rooms + 1, 2, 3]
+    tiles: torch.Tensor  # [S, rooms + 1, quarters, 2, 3]
     pictures: torch.Tensor  # [S, Z, X, 4] int64
     paint: torch.Tensor  # [S, Z, X, 4, 3]
     objects: torch.Tensor  # [S, rooms * spots, 8]
@@ -38,6 +39,7 @@ class Scenes:
             stacked("solid", torch.bool),
             stacked("room", torch.int64),
             stacked("palette", torch.float32),
+            stacked("tiles", torch.float32),
             stacked("pictures", torch.int64),
             stacked("paint", torch.float32),
             stacked("objects", torch.float32),

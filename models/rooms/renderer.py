@@ -24,7 +24,8 @@ def render(scene: Scene, poses: NDArray[np.floating]) -> tuple[Bytes, Floats]:
     poses = np.ascontiguousarray(poses, np.float64)
     rgb = np.empty((len(poses), HEIGHT_PX, WIDTH_PX, 3), np.uint8)
     depth_m = np.empty((len(poses), HEIGHT_PX, WIDTH_PX), np.float32)
-    _draw(scene.solid, scene.room, scene.palette, scene.pictures, scene.paint, scene.objects, poses, rgb, depth_m)
+    looks = (scene.palette, scene.tiles, scene.pictures, scene.paint, scene.objects)
+    _draw(scene.solid, scene.room, *looks, poses, rgb, depth_m)
     return rgb, depth_m
 
 
@@ -80,6 +81,7 @@ def _draw(
     solid: Bytes,
     room: Bytes,
     palette: Floats,
+    tiles: Floats,
     pictures: Bytes,
     paint: Floats,
     objects: Floats,
@@ -95,7 +97,7 @@ def _draw(
             total[:] = 0.0
             for sub in range(_SUPERSAMPLE):
                 across = (u + (sub + 0.5) / _SUPERSAMPLE) / FOCAL_PX - 1.0
-                _draw_ray(solid, room, palette, pictures, paint, objects, x, z, yaw, across, total)
+                _draw_ray(solid, room, palette, tiles, pictures, paint, objects, x, z, yaw, across, total)
             for v in range(HEIGHT_PX):
                 for c in range(3):
                     rgb[frame, v, u, c] = np.uint8(total[v, c] / samples * 255.0 + 0.5)
@@ -107,6 +109,7 @@ def _draw_ray(
     solid: Bytes,
     room: Bytes,
     palette: Floats,
+    tiles: Floats,
     pictures: Bytes,
     paint: Floats,
     objects: Floats,
@@ -137,7 +140,7 @@ def _draw_ray(
             px, pz = x + level * dx, z + level * dz
             under = room[math.floor(pz), math.floor(px)]
             if slope > 0.0:
-                shading.floor_colour(palette, objects, under, px, pz, colour)
+                shading.floor_colour(tiles, objects, under, px, pz, colour)
             else:
                 shading.ceiling_colour(palette, under, px, pz, colour)
         else:

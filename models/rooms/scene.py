@@ -2,7 +2,8 @@
 
 A world is 5 x 5 rooms of 4 x 4 free cells of one metre on a regular grid. A room has one of eight themes, a door
 of one cell at a fixed place of a shared wall, framed pictures at one fixed place of a wall, and four spots that may
-bear an object each. Each wall is painted by itself: little to know, yet what is behind one cannot be told from ahead.
+bear an object each. Each wall is painted and each quarter of the floor tiled by itself: little to know, yet what is
+behind one cannot be told from ahead.
 """
 
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ ROOM_CELLS = 4
 PITCH_CELLS = ROOM_CELLS + 1
 SIDE_CELLS = ROOMS_PER_SIDE * PITCH_CELLS + 1
 NUM_ROOMS = ROOMS_PER_SIDE**2
-DOORWAY = NUM_ROOMS  # the palette row of every doorway
+DOORWAY = NUM_ROOMS  # the row of every doorway in palette and tiles
 NUM_PICTURES = 8
+NUM_QUARTERS = 4  # of a room's floor: south-west, south-east, north-west, north-east
 
 DOOR_OFFSET_CELLS = 1  # along a wall, from the room's first free cell
 PICTURE_OFFSET_CELLS = 2
@@ -28,17 +30,31 @@ DOOR_SHARE = 0.75
 PICTURE_SHARE = 0.6
 OBJECT_SHARE = 0.5  # of spots
 
-# of a room: wainscot, floor light, floor dark, ceiling
+# of a room: wainscot, ceiling
 THEMES = np.array(
     [
-        [(0.42, 0.20, 0.17), (0.91, 0.80, 0.65), (0.66, 0.49, 0.37), (0.97, 0.90, 0.83)],
-        [(0.34, 0.28, 0.45), (0.88, 0.85, 0.78), (0.56, 0.51, 0.50), (0.98, 0.95, 0.86)],
-        [(0.26, 0.37, 0.31), (0.88, 0.80, 0.66), (0.60, 0.47, 0.35), (0.93, 0.96, 0.89)],
-        [(0.12, 0.29, 0.36), (0.89, 0.87, 0.82), (0.42, 0.53, 0.56), (0.89, 0.96, 0.96)],
-        [(0.17, 0.21, 0.45), (0.86, 0.83, 0.78), (0.51, 0.47, 0.53), (0.91, 0.94, 0.99)],
-        [(0.32, 0.21, 0.42), (0.85, 0.80, 0.87), (0.53, 0.46, 0.59), (0.96, 0.93, 0.99)],
-        [(0.48, 0.23, 0.32), (0.93, 0.87, 0.82), (0.67, 0.50, 0.48), (0.99, 0.94, 0.94)],
-        [(0.50, 0.35, 0.23), (0.68, 0.49, 0.33), (0.47, 0.32, 0.21), (0.98, 0.97, 0.94)],
+        [(0.42, 0.20, 0.17), (0.97, 0.93, 0.84)],
+        [(0.34, 0.28, 0.45), (0.44, 0.40, 0.56)],
+        [(0.26, 0.37, 0.31), (0.70, 0.84, 0.70)],
+        [(0.12, 0.29, 0.36), (0.56, 0.78, 0.88)],
+        [(0.17, 0.21, 0.45), (0.24, 0.30, 0.50)],
+        [(0.32, 0.21, 0.42), (0.88, 0.80, 0.96)],
+        [(0.48, 0.23, 0.32), (0.94, 0.72, 0.70)],
+        [(0.50, 0.35, 0.23), (0.56, 0.42, 0.30)],
+    ],
+    dtype=np.float32,
+)
+# of a quarter of a floor: light, dark
+TILES = np.array(
+    [
+        [(0.91, 0.82, 0.67), (0.60, 0.44, 0.33)],
+        [(0.92, 0.92, 0.90), (0.26, 0.26, 0.30)],
+        [(0.90, 0.56, 0.42), (0.58, 0.26, 0.20)],
+        [(0.52, 0.78, 0.74), (0.14, 0.40, 0.42)],
+        [(0.60, 0.72, 0.94), (0.20, 0.28, 0.56)],
+        [(0.68, 0.82, 0.50), (0.28, 0.46, 0.26)],
+        [(0.96, 0.82, 0.42), (0.66, 0.46, 0.16)],
+        [(0.82, 0.64, 0.84), (0.44, 0.24, 0.46)],
     ],
     dtype=np.float32,
 )
@@ -56,7 +72,8 @@ PAINTS = np.array(
     ],
     dtype=np.float32,
 )
-DOORWAY_THEME = np.array([(0.40, 0.28, 0.19), (0.50, 0.38, 0.28), (0.50, 0.38, 0.28), (0.70, 0.60, 0.50)], np.float32)
+DOORWAY_THEME = np.array([(0.40, 0.28, 0.19), (0.70, 0.60, 0.50)], np.float32)
+DOORWAY_TILE = (0.50, 0.38, 0.28)
 DOORWAY_PAINT = (0.58, 0.43, 0.30)
 
 # radius_m, height_m (of a ball: its centre), kind (1 cylinder, 2 ball), red, green, blue
@@ -81,8 +98,9 @@ class Scene:
 
     seed: int
     solid: Bytes  # [S, S]
-    room: Bytes  # [S, S], the palette row of a cell
-    palette: Floats  # [rooms + 1, 4, 3], as THEMES has it
+    room: Bytes  # [S, S], the row of a cell in palette and tiles
+    palette: Floats  # [rooms + 1, 2, 3], as THEMES has it
+    tiles: Floats  # [rooms + 1, quarters, 2, 3], as TILES has it
     pictures: Bytes  # [S, S, 4], 1 + design on the faces west, east, south, north of a wall cell
     paint: Floats  # [S, S, 4, 3], red, green and blue of those faces, above the wainscot
     objects: Floats  # [rooms * spots, 8]: x, z, radius, height, kind (0 none), red, green, blue
@@ -101,7 +119,8 @@ def make_scene(seed: int) -> Scene:
     palette = np.concatenate([themes, DOORWAY_THEME[None]]).astype(np.float32)
     _open_doors(solid, rng)
     pictures, objects = _hang_pictures(rng), _place_objects(rng)
-    return Scene(seed, solid, room, palette, pictures, _paint_walls(rng), objects)
+    paint, tiles = _paint_walls(rng), _tile_floors(rng)
+    return Scene(seed, solid, room, palette, tiles, pictures, paint, objects)
 
 
 def _first_cell(room_index: int) -> tuple[int, int]:
@@ -146,6 +165,13 @@ def _paint_walls(rng: np.random.Generator) -> Floats:
         paint[z + ROOM_CELLS, columns, 2] = colour[index, 2]
         paint[z - 1, columns, 3] = colour[index, 3]
     return paint
+
+
+def _tile_floors(rng: np.random.Generator) -> Floats:
+    tiles = np.empty((NUM_ROOMS + 1, NUM_QUARTERS, *TILES.shape[1:]), np.float32)
+    tiles[:NUM_ROOMS] = TILES[rng.integers(len(TILES), size=(NUM_ROOMS, NUM_QUARTERS))]
+    tiles[DOORWAY] = DOORWAY_TILE
+    return tiles
 
 
 def _place_objects(rng: np.random.Generator) -> Floats:

@@ -94,20 +94,21 @@ def wall_colour(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-def floor_colour(palette: Floats, objects: Floats, room: int, x: float, z: float, colour: Floats) -> None:
+def floor_colour(tiles: Floats, objects: Floats, room: int, x: float, z: float, colour: Floats) -> None:
     """Colour the tiles, darker at the walls and below the room's objects."""
-    light = 0.82
+    light, quarter = 0.82, 0
     if room != DOORWAY:
         lx, lz = (x - 1.0) % PITCH_CELLS, (z - 1.0) % PITCH_CELLS
+        quarter = int(lx >= ROOM_CELLS / 2) + 2 * int(lz >= ROOM_CELLS / 2)
         edge = min(lx, ROOM_CELLS - lx, lz, ROOM_CELLS - lz)
         light = 1.0 - 0.30 * near_light(edge, 0.7)
         for index in range(room * NUM_SPOTS, (room + 1) * NUM_SPOTS):
             if objects[index, 4] > 0:
                 gap = math.hypot(x - objects[index, 0], z - objects[index, 1]) - 0.7 * objects[index, 2]
                 light *= 1.0 - 0.5 * near_light(max(gap, 0.0), 0.35)
-    row = 1 + ((math.floor(x) + math.floor(z)) & 1)
+    shade = (math.floor(x) + math.floor(z)) & 1
     for c in range(3):
-        colour[c] = palette[room, row, c] * light
+        colour[c] = tiles[room, quarter, shade, c] * light
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
@@ -122,7 +123,7 @@ def ceiling_colour(palette: Floats, room: int, x: float, z: float, colour: Float
         glow = 1.0 if off < 0.27 else 0.6 * near_light(off - 0.27, 0.45)
     for c in range(3):
         lamp = 1.0 if c < 2 else 0.88
-        colour[c] = palette[room, 3, c] * light * (1.0 - glow) + lamp * glow
+        colour[c] = palette[room, 1, c] * light * (1.0 - glow) + lamp * glow
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)

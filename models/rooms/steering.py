@@ -57,7 +57,10 @@ def with_drawn(walls: Cells, poses: Sequence[Pose], points: Array) -> Cells:
 
 
 def scan(pose: Pose, points: Array) -> Array:
-    """Return how far ahead [COLUMNS] the nearest thing at body height is in each column of a frame's points [N, 3]."""
+    """Return how far ahead [COLUMNS] the nearest thing at body height is in each column of a frame's points [N, 3].
+
+    FAR_M where nothing is; beyond 4 m patches are too tall to show it.
+    """
     body = (points[:, 1] > _BODY_M[0]) & (points[:, 1] < _BODY_M[1])
     ahead_m, _ = _ahead_and_right(pose, points[:, [0, 2]])
     return np.where(body, ahead_m, FAR_M).reshape(ROWS, COLUMNS).min(0)

@@ -143,24 +143,31 @@ def _floor(scenes: Scenes, scene: torch.Tensor, room: torch.Tensor, x: torch.Ten
         gap = torch.hypot(x - thing[..., 0], z - thing[..., 1]) - 0.7 * thing[..., 2]
         is_shaded = (thing[..., 4] > 0) & (room != DOORWAY)
         light = light * (1.0 - 0.5 * near_light(gap.clamp(min=0.0), 0.35) * is_shaded)
-    row = 1 + ((x.floor() + z.floor()).long() & 1)
-    return scenes.palette[scene, room, row] * light[..., None]
+    lx, lz = _in_room(x, z)
+    quarter = (lx >= ROOM_CELLS / 2).long() + 2 * (lz >= ROOM_CELLS / 2).long()
+    shade = (x.floor() + z.floor()).long() & 1
+    return scenes.tiles[scene, room, quarter, shade] * light[..., None]
 
 
 def _ceiling(scenes: Scenes, scene: torch.Tensor, room: torch.Tensor, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     is_room = room != DOORWAY
-    lx, lz = (x - 1.0) % PITCH_CELLS, (z - 1.0) % PITCH_CELLS
+    lx, lz = _in_room(x, z)
     off = torch.hypot(lx % 2.0 - 1.0, lz % 2.0 - 1.0)
     glow = torch.where(off < 0.27, 1.0, 0.6 * near_light(off - 0.27, 0.45)) * is_room
     light = torch.where(is_room, 0.92 - 0.22 * near_light(_edge(x, z), 0.7), 0.75)
     lamp = torch.tensor((1.0, 1.0, 0.88), device=x.device)
-    plain = scenes.palette[scene, room, 3] * (light * (1.0 - glow))[..., None]
+    plain = scenes.palette[scene, room, 1] * (light * (1.0 - glow))[..., None]
     return plain + lamp * glow[..., None]
+
+
+def _in_room(x: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return where points lie in their room, from its first corner."""
+    return (x - 1.0) % PITCH_CELLS, (z - 1.0) % PITCH_CELLS
 
 
 def _edge(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     """Return how far points are from the nearest wall of their room."""
-    lx, lz = (x - 1.0) % PITCH_CELLS, (z - 1.0) % PITCH_CELLS
+    lx, lz = _in_room(x, z)
     return torch.minimum(torch.minimum(lx, ROOM_CELLS - lx), torch.minimum(lz, ROOM_CELLS - lz))
 
 

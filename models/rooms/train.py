@@ -1,4 +1,4 @@
-"""`python -m models.rooms.train`: trains the embedded world from its checkpoint, or from nothing.
+"""`python -m models.rooms.train`: trains the embedded world from its checkpoint, from given weights, or from nothing.
 
 Owns the loop, the clock, the log and the checkpoints. One process; batches are made on a second thread.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models.rooms.checkpoint import export_weights
+from models.rooms.checkpoint import export_weights, load_weights
 from models.rooms.dataset import Batch, MemoryShares, Prefetch, make_batch, training_batch
 from models.rooms.objective import predict
 from models.rooms.patches import PatchBasis, fit_basis, log_depth
@@ -38,11 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hours", type=float, default=4.0)
     parser.add_argument("--decay-hours", type=float, default=0.0, help="lower the rate to zero over the last hours")
+    parser.add_argument("--weights", type=Path, help="begin with these where `--out` has no checkpoint")
     parser.add_argument("--out", type=Path, default=Path(".training/rooms"))
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     checkpoint = options.out / "checkpoint.safetensors"
-    trainer = Trainer.resume(checkpoint) if checkpoint.exists() else _new_run(options.seed)
+    trainer = Trainer.resume(checkpoint) if checkpoint.exists() else new_run(options.seed, options.weights)
     log.info("step=%d settings=%s", trainer.step, trainer.settings)
     run(trainer, checkpoint, options.hours * 3600.0, options.decay_hours * 3600.0)
     return 0
@@ -93,8 +94,14 @@ def _batch(trainer: Trainer, step: int) -> Batch:
     return training_batch(trainer.basis, trainer.settings.seed, step, trainer.settings.samples)
 
 
-def _new_run(seed: int) -> Trainer:
-    return Trainer(TrainSettings(seed=seed), train_basis(seed, _BASIS_WORLDS))
+def new_run(seed: int, weights: Path | None) -> Trainer:
+    """Return a run at step 0: with given weights, or with random ones and a basis of its own."""
+    if weights is None:
+        return Trainer(TrainSettings(seed=seed), train_basis(seed, _BASIS_WORLDS))
+    tensors, basis = load_weights(weights)
+    trainer = Trainer(TrainSettings(seed=seed), basis)
+    trainer.masters.start_from(tensors)
+    return trainer
 
 
 def train_basis(seed: int, num_worlds: int) -> PatchBasis:

@@ -1,7 +1,7 @@
 """`python -m models.rooms.train_layout`: trains the layout network beside a trained drawing network.
 
 Owns the loop, the clock, the log and the checkpoints. Goes on from the checkpoint in `--out`, else starts from the
-drawing network's weights. One process; batches are made on a second thread.
+layout network of `--layout`, else from the drawing network's weights. One process; a second thread makes batches.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models.rooms.checkpoint import WEIGHTS, add_layout, load_tensors, load_weights, save_tensors
+from models.rooms.checkpoint import WEIGHTS, add_layout, load_layout_weights, load_tensors, load_weights, save_tensors
 from models.rooms.codebook import Codebook, fit_codebook
 from models.rooms.dataset import Batch, MemoryShares, Prefetch, make_batch
 from models.rooms.layout import LayoutNetwork
@@ -51,7 +51,7 @@ class LayoutTrainer:
         """Take one step with this share of the learning rate; return the losses."""
         losses = loss(self.layout, self.teacher, batch, has_own_context=self.step >= _OWN_CONTEXT_FROM_STEP)
         losses.total.backward()
-        self.masters.update(self.step, rate_share)
+        self.masters.update(rate_share)
         self.step += 1
         return losses
 
@@ -94,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--decay-minutes", type=float, default=0.0, help="lower the rate to zero over the last minutes")
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="the drawing network to train beside")
+    parser.add_argument("--layout", type=Path, help="begin with this file's layout network, its book refitted")
     parser.add_argument("--out", type=Path, default=Path(".training/layout"))
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -102,10 +103,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     if checkpoint.exists():
         trainer = LayoutTrainer.resume(checkpoint, drawing, basis)
     else:
-        trainer = LayoutTrainer(options.seed, Teacher(drawing, training_book(basis, options.seed), basis))
+        trainer = new_run(drawing, basis, options.seed, options.layout)
     log.info("step=%d seed=%d weights=%s", trainer.step, trainer.seed, options.weights)
     run(trainer, options.weights, checkpoint, options.minutes * 60.0, options.decay_minutes * 60.0)
     return 0
+
+
+def new_run(
+    drawing: RoomsNetwork, basis: PatchBasis, seed: int, layout: Path | None, book_worlds: int = _BOOK_WORLDS
+) -> LayoutTrainer:
+    """Return a new run beside a drawing network, from its weights or from the layout network of a weights file.
+
+    A layout network keeps its book, whose codes are moved to what worlds look like now. Raises ValueError where the
+    file has none.
+    """
+    if layout is None:
+        return LayoutTrainer(seed, Teacher(drawing, training_book(basis, seed, book_worlds), basis))
+    found = load_layout_weights(layout)
+    if found is None:
+        raise ValueError(f"{layout} has no layout network: leave --layout out to begin without one")
+    tensors, book = found
+    trainer = LayoutTrainer(seed, Teacher(drawing, training_book(basis, seed, book_worlds, book), basis))
+    trainer.masters.start_from(tensors)
+    trainer.step = _OWN_CONTEXT_FROM_STEP  # it knows what the steps before teach
+    return trainer
 
 
 def run(trainer: LayoutTrainer, weights: Path, checkpoint: Path, duration_s: float, decay_s: float) -> None:
@@ -147,12 +168,14 @@ def check(trainer: LayoutTrainer) -> str:
     return " ".join(parts)
 
 
-def training_book(basis: PatchBasis, seed: int, num_worlds: int = _BOOK_WORLDS) -> Codebook:
-    """Return the code book of frames of training worlds."""
+def training_book(
+    basis: PatchBasis, seed: int, num_worlds: int = _BOOK_WORLDS, start: Codebook | None = None
+) -> Codebook:
+    """Return the code book of frames of training worlds: a new one, or `start` refitted."""
     rng = np.random.default_rng((seed, 7))
     worlds = rng.integers(FIRST_HELD_OUT_SEED, size=num_worlds)
     frames = make_batch(basis, worlds, 0, rng, MemoryShares(0.0)).targets
-    return fit_codebook(frames.flatten(0, -2), seed)
+    return fit_codebook(frames.flatten(0, -2), seed, start)
 
 
 def drawing_network(weights: Path) -> tuple[RoomsNetwork, PatchBasis]:

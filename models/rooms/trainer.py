@@ -41,7 +41,7 @@ class Trainer:
         """Take one step with this share of the learning rate; return the loss."""
         value = loss(self.network, batch)
         value.backward()
-        self.masters.update(self.step, rate_share)
+        self.masters.update(rate_share)
         self.step += 1
         return float(value.detach())
 

@@ -11,10 +11,12 @@ import torch
 from bench.revisit import main
 from bench.revisit_long import long_walk
 from bench.revisit_metrics import psnr, sharpness
-from bench.revisit_rows import Asked, measure
+from bench.revisit_rows import Asked, _quarters_ahead, measure
 from bench.revisit_walk import beginning, explorer, glance, guided, rendered, walk
 from models.rooms.model import RoomsModel
+from models.rooms.scene import DOORWAY
 from shared.controls import Key
+from shared.pose import Pose
 
 SEED = 900_007
 
@@ -91,6 +93,25 @@ def test_the_explorer_turns_away_from_a_drum_that_it_could_look_over(model):
         objects[0] = (*ahead, 0.24, height_m, 1, 0.9, 0.2, 0.2)
         _, seen = rendered(model, replace(scene, objects=objects))(state, (pose, pose))
         assert [Key.FORWARD in held.keys for held in guide(seen.state)] == [not stands] * 2
+
+
+def test_the_explorer_leaves_a_room_by_its_only_door(model):
+    state, _, scene = beginning(model, 900_000)
+    room = int(scene.room[int(state.pose.z_m), int(state.pose.x_m)])
+    rows, columns = np.nonzero(scene.room == room)
+    solid = scene.solid.copy()
+    z, x = slice(rows.min() - 1, rows.max() + 2), slice(columns.min() - 1, columns.max() + 2)
+    solid[z, [x.start, x.stop - 1]] = solid[[z.start, z.stop - 1], x] = 1
+    solid[rows.min() + 1, x.start] = 0
+    lonely = replace(scene, solid=solid, objects=np.zeros_like(scene.objects))
+    out = walk(model, state, 150, explorer(model.frames_per_chunk), rendered(model, lonely))
+    assert any(scene.room[int(z), int(x)] not in (room, DOORWAY) for x, z, _ in out.path)
+
+
+def test_the_first_view_gives_away_the_quarters_of_the_floor_ahead():
+    assert _quarters_ahead(Pose(3.0, 0.5, 1.5, 0.0)).tolist() == [True, True, True, True]
+    assert _quarters_ahead(Pose(3.0, 0.5, 3.0, 0.0)).tolist() == [False, False, True, True]
+    assert _quarters_ahead(Pose(8.0, 0.5, 8.0, np.pi / 2)).tolist() == [False, True, False, True]
 
 
 def test_the_explorer_gets_somewhere_and_stays_out_of_walls(model):

@@ -7,11 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.rooms import model as rooms
+from models.rooms import precision
 from server.config import BUDGETS, NAMES, SettingsError, load_settings, parse_bytes
 from server.load import torch_threads
 
@@ -185,5 +184,5 @@ def test_matrix_game_2_computes_on_every_core():
 
 @pytest.mark.parametrize(("has_bfloat16", "threads"), [(True, 1), (False, min(4, len(os.sched_getaffinity(0))))])
 def test_rooms_shares_a_chunk_among_threads_only_in_float32(has_bfloat16, threads, monkeypatch):
-    monkeypatch.setattr(rooms, "preferred_dtype", lambda _: torch.bfloat16 if has_bfloat16 else torch.float32)
+    monkeypatch.setattr(precision, "has_bfloat16_products", lambda: has_bfloat16)
     assert torch_threads(load_settings({}, {}).settings) == threads

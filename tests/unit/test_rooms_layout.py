@@ -22,7 +22,7 @@ from models.rooms.renderer import render
 from models.rooms.sampling import mates_of, turned
 from models.rooms.scene import make_scene
 from models.rooms.sizes import TOKENS
-from models.rooms.train_layout import LayoutTrainer, Teacher, training_book
+from models.rooms.train_layout import LayoutTrainer, Teacher, drawing_network, new_run, training_book
 from shared.controls import Controls, Key
 
 AHEAD = (Controls(Key.FORWARD),) * 2
@@ -73,11 +73,12 @@ def test_a_code_stands_for_a_patch_that_has_this_code(teacher):
     assert torch.equal(teacher.book.depths[found[1]], teacher.book.depths[bins])
 
 
-def test_a_code_book_keeps_most_of_a_patch(teacher):
+def test_the_code_book_that_ships_keeps_most_of_a_patch(teacher):
     trainer = LayoutTrainer(0, teacher, samples=4)
     latents = torch.cat([trainer.batch(step).targets for step in range(4)])
-    kept = teacher.book.decode(*teacher.book.encode(latents))
-    assert (kept - latents).square().mean() < 0.35 * latents.square().mean()
+    _, book = load_layout_weights()
+    kept = book.decode(*book.encode(latents))
+    assert (kept - latents).square().mean() < 0.3 * latents.square().mean()
 
 
 def test_what_hidden_patches_show_cannot_be_seen(teacher):
@@ -252,6 +253,25 @@ def test_a_resumed_run_ends_with_the_same_weights(teacher, tmp_path):
     for name, master in whole.masters.weights.items():
         assert torch.equal(master, second.masters.weights[name]), name
         assert torch.equal(whole.masters.ema[name], second.masters.ema[name]), name
+
+
+def test_a_run_begins_with_the_layout_network_that_ships_and_goes_on_from_it(tmp_path):
+    drawing, basis = drawing_network(WEIGHTS)
+    tensors, book = load_layout_weights()
+    trainer = new_run(drawing, basis, 0, WEIGHTS, book_worlds=16)
+    assert torch.equal(trainer.teacher.book.depths, book.depths)
+    assert not torch.equal(trainer.teacher.book.colours, book.colours)
+    for name, average in trainer.averaged().state_dict().items():
+        assert torch.equal(average, tensors[name]), name
+        assert torch.equal(trainer.masters.weights[name].bfloat16(), tensors[name]), name
+        assert torch.equal(trainer.layout.state_dict()[name], tensors[name]), name
+    trainer.save(tmp_path / "checkpoint.safetensors")
+    assert LayoutTrainer.resume(tmp_path / "checkpoint.safetensors", drawing, basis).step == trainer.step > 0
+
+
+def test_a_run_cannot_begin_with_a_layout_network_that_is_not_there(weights, teacher):
+    with pytest.raises(ValueError, match="no layout network"):
+        new_run(teacher.drawing, teacher.basis, 0, weights / "plain.safetensors")
 
 
 def test_a_run_is_not_resumed_beside_another_drawing_network(teacher, tmp_path):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.rooms import attention
+from models.plain import PlainModel
+from models.rooms import attention, precision
 from models.rooms.attention import attend
 from models.rooms.checkpoint import load_weights
 from models.rooms.geometry import PAIRS, distances, mate_angles, own_angles, seen_angles, world_points
@@ -18,6 +19,7 @@ from models.rooms.sampling import noise
 from models.rooms.scene import make_scene
 from models.rooms.sizes import TOKENS
 from models.rooms.walk import random_walk
+from server.exactness import exactness
 
 
 def test_a_point_seen_again_from_the_same_place_has_the_angles_of_its_patch():
@@ -67,13 +69,33 @@ def test_attention_for_training_equals_the_one_for_drawing():
         assert torch.allclose(found, x.grad, atol=1e-4)
 
 
-@pytest.mark.parametrize("is_fused", [True, False])
-def test_attention_for_drawing_is_the_same_on_a_cpu_with_a_matrix_unit_and_without(is_fused, monkeypatch):
-    monkeypatch.setattr(attention, "has_fused_bfloat16", lambda: is_fused)
+@pytest.mark.parametrize("has_unit", [True, False])
+def test_attention_in_bfloat16_is_fused_where_a_cpu_has_a_matrix_unit_else_products(has_unit, monkeypatch):
+    monkeypatch.setattr(attention, "has_matrix_unit", lambda: has_unit)
     q, k, v = (torch.randn(2, 4, n, 64) for n in (5, 90, 90))
+    query, key, value = (part.bfloat16() for part in (q, k, v))
+    products = torch.matmul(torch.matmul(query * 0.125, key.transpose(-1, -2)).softmax(-1), value)
     with torch.no_grad():
-        found = attend(*(part.bfloat16() for part in (q, k, v)))
+        found = attend(query, key, value)
+        assert torch.equal(found, products) is not has_unit
         assert torch.allclose(found.float(), attend(q, k, v), atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("amx", "avx512", "dtype", "name"),
+    [(True, True, torch.bfloat16, "AMX"), (False, True, torch.bfloat16, "bf16"), (False, False, torch.float32, "")],
+)
+def test_rooms_draws_in_what_the_cpu_multiplies_fast_and_the_fingerprint_tells(amx, avx512, dtype, name, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    questions = (precision.has_matrix_unit, precision.has_bfloat16_products)
+    for question in questions:
+        question.cache_clear()
+    assert precision.preferred_dtype(torch.device("cpu")) == dtype
+    assert exactness(PlainModel())["device"].split(torch.backends.cpu.get_cpu_capability())[1].strip() == name
+    monkeypatch.undo()
+    for question in questions:
+        question.cache_clear()
 
 
 def test_a_remembered_frame_depends_on_no_other():

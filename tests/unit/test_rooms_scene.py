@@ -1,5 +1,7 @@
 """The procedural rooms, their renderer and the walks through them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from models.rooms.scene import (
     PITCH_CELLS,
     ROOMS_PER_SIDE,
     SIDE_CELLS,
+    TILES,
     make_scene,
 )
 from models.rooms.sizes import COLUMNS, FAR_M, HEIGHT_PX, STEP_M, TURN_RAD, WIDTH_PX
@@ -53,6 +56,26 @@ def test_the_picture_shows_the_paint_of_the_wall_ahead():
     shown = rgb[0, HEIGHT_PX // 2, WIDTH_PX // 2].astype(np.float64)
     paint = scene.paint[1, 5, 0].astype(np.float64)
     assert shown / shown.sum() == pytest.approx(paint / paint.sum(), abs=0.04)
+
+
+def test_every_quarter_of_a_floor_has_tiles_of_its_own():
+    worlds = [make_scene(seed) for seed in range(8)]
+    tiles = np.stack([scene.tiles[:NUM_ROOMS] for scene in worlds])  # [worlds, rooms, quarters, 2, 3]
+    kinds = (tiles[..., None, :, :] == TILES).all((-1, -2))
+    assert (kinds.sum(-1) == 1).all()
+    assert len(np.unique(kinds.argmax(-1))) == len(TILES)
+    is_alike = kinds.argmax(-1)[..., :1] == kinds.argmax(-1)[..., 1:]
+    assert is_alike.mean() == pytest.approx(1 / len(TILES), abs=0.05)
+
+
+@pytest.mark.parametrize(("yaw", "quarter"), [(-0.75, 2), (0.75, 3), (2.4, 1), (-2.4, 0)])
+def test_the_picture_shows_the_tiles_of_the_quarter_ahead(yaw, quarter):
+    scene = replace(make_scene(900_004), objects=np.zeros_like(make_scene(900_004).objects))
+    rgb, _ = render(scene, np.array([[3.0, 3.0, yaw * np.pi / 3]]))  # in the middle of the first room
+    line = HEIGHT_PX * 3 // 4
+    shown = rgb[0, line, WIDTH_PX // 2].astype(np.float64)
+    alike = [np.abs(shown / shown.sum() - shade / shade.sum()).max() for shade in scene.tiles[0].reshape(-1, 3)]
+    assert np.argmin(alike) // 2 == quarter
 
 
 def test_objects_stand_on_spots_of_their_own_in_about_half_of_them():

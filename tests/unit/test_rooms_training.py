@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.rooms.checkpoint import export_weights, load_weights
+from models.rooms.checkpoint import WEIGHTS, export_weights, load_weights
 from models.rooms.dataset import MemoryShares, Prefetch, _coverage_each, _views, training_batch
 from models.rooms.renderer import wall_depths
 from models.rooms.scene import make_scene
 from models.rooms.sizes import COLUMNS
-from models.rooms.train import train_basis
+from models.rooms.train import new_run, train_basis
 from models.rooms.trainer import Trainer, TrainSettings
 
 TINY = TrainSettings(seed=5, samples=1, width=64, layers=2)
@@ -60,6 +60,26 @@ def test_a_resumed_run_ends_with_the_same_weights(basis, tmp_path):
     for name, master in whole.masters.weights.items():
         assert torch.equal(master, second.masters.weights[name]), name
         assert torch.equal(whole.masters.ema[name], second.masters.ema[name]), name
+
+
+def test_a_run_begins_with_the_weights_that_it_is_given():
+    tensors, _ = load_weights()
+    trainer = new_run(0, WEIGHTS)
+    for name, average in trainer.averaged().state_dict().items():
+        assert torch.equal(average, tensors[name]), name
+        assert torch.equal(trainer.masters.weights[name].bfloat16(), tensors[name]), name
+        assert torch.equal(trainer.network.state_dict()[name], tensors[name]), name
+
+
+def test_the_rate_warms_up_with_the_first_updates_whatever_the_step(basis):
+    moved = []
+    for step in (0, 1_000):
+        trainer = Trainer(TINY, basis)
+        trainer.step = step
+        before = trainer.masters.weights["place"].detach().clone()
+        trainer.train(training_batch(basis, TINY.seed, 0, TINY.samples))
+        moved.append((trainer.masters.weights["place"].detach() - before).abs().max())
+    assert moved[0] == moved[1] < 0.1 * TINY.learning_rate
 
 
 def test_training_lowers_the_loss(basis):
