@@ -2,7 +2,7 @@
 
 A token is heads of HEAD numbers: P first parts, P second parts, and a rest that is not turned. `spread` turns tokens
 [B, K, D] for each of Q cameras into heads [B*Q, H, K, HEAD]; `gather` is its transpose, so for one camera its inverse.
-On a CPU in bfloat16 both are compiled loops (one pass over memory instead of five); elsewhere they are torch.
+On a CPU both are compiled loops (one pass over memory instead of five); elsewhere they are torch.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def gather(heads: torch.Tensor, turn: Turn) -> torch.Tensor:
 
 
 def _is_compiled(x: torch.Tensor) -> bool:
-    return HAS_NUMBA and x.dtype == torch.bfloat16 and x.device.type == "cpu"
+    return HAS_NUMBA and x.dtype in {torch.bfloat16, torch.float32} and x.device.type == "cpu"
 
 
 def _spread_torch(tokens: torch.Tensor, turn: Turn) -> torch.Tensor:
@@ -102,18 +102,26 @@ def _bits(x: torch.Tensor) -> Bits:
 def _run_spread(tokens: torch.Tensor, turn: Turn) -> torch.Tensor:
     batch, keys, width = tokens.shape
     cameras = turn.cos.shape[1]
-    out = torch.empty(batch * cameras, width // HEAD, keys, HEAD, dtype=torch.bfloat16)
-    shaped = _bits(out).reshape(batch, cameras, width // HEAD, keys, HEAD)
-    _spread_loop(_bits(tokens), turn.cos.numpy(), turn.sin.numpy(), shaped)
+    out = torch.empty(batch * cameras, width // HEAD, keys, HEAD, dtype=tokens.dtype)
+    shape = (batch, cameras, width // HEAD, keys, HEAD)
+    cos, sin = turn.cos.numpy(), turn.sin.numpy()
+    if tokens.dtype == torch.float32:
+        _spread_floats(tokens.detach().contiguous().numpy(), cos, sin, out.numpy().reshape(shape))
+    else:
+        _spread_loop(_bits(tokens), cos, sin, _bits(out).reshape(shape))
     return out
 
 
 def _run_gather(heads: torch.Tensor, turn: Turn) -> torch.Tensor:
     cameras = turn.cos.shape[1]
     batch, num_heads, keys = heads.shape[0] // cameras, heads.shape[1], heads.shape[2]
-    out = torch.empty(batch, keys, num_heads * HEAD, dtype=torch.bfloat16)
-    shaped = _bits(heads).reshape(batch, cameras, num_heads, keys, HEAD)
-    _gather_loop(shaped, turn.cos.numpy(), turn.sin.numpy(), _bits(out))
+    out = torch.empty(batch, keys, num_heads * HEAD, dtype=heads.dtype)
+    shape = (batch, cameras, num_heads, keys, HEAD)
+    cos, sin = turn.cos.numpy(), turn.sin.numpy()
+    if heads.dtype == torch.float32:
+        _gather_floats(heads.detach().contiguous().numpy().reshape(shape), cos, sin, out.numpy())
+    else:
+        _gather_loop(_bits(heads).reshape(shape), cos, sin, _bits(out))
     return out
 
 
@@ -161,3 +169,38 @@ def _gather_loop(heads: Bits, cos: Floats, sin: Floats, tokens: Bits) -> None:
                         total[i] += given[i]
                 for i in range(HEAD):
                     tokens[b, k, h * HEAD + i] = np.uint16((total_bits[i] + _HALF) >> _SHIFT)
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _spread_floats(tokens: Floats, cos: Floats, sin: Floats, heads: Floats) -> None:
+    batch, cameras, num_heads, keys, _ = heads.shape
+    for b in range(batch):
+        t = b % len(cos)
+        for q in range(cameras):
+            for h in range(num_heads):
+                for k in range(keys):
+                    given, turned = tokens[b, k, h * HEAD : (h + 1) * HEAD], heads[b, q, h, k]
+                    for i in range(PAIRS):
+                        c, s = cos[t, q, k, i], sin[t, q, k, i]
+                        turned[i] = given[i] * c - given[PAIRS + i] * s
+                        turned[PAIRS + i] = given[PAIRS + i] * c + given[i] * s
+                    for i in range(2 * PAIRS, HEAD):
+                        turned[i] = given[i]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _gather_floats(heads: Floats, cos: Floats, sin: Floats, tokens: Floats) -> None:
+    batch, cameras, num_heads, keys, _ = heads.shape
+    tokens[:] = 0.0
+    for b in range(batch):
+        t = b % len(cos)
+        for q in range(cameras):
+            for h in range(num_heads):
+                for k in range(keys):
+                    given, total = heads[b, q, h, k], tokens[b, k, h * HEAD : (h + 1) * HEAD]
+                    for i in range(PAIRS):
+                        c, s = cos[t, q, k, i], sin[t, q, k, i]
+                        total[i] += given[i] * c + given[PAIRS + i] * s
+                        total[PAIRS + i] += given[PAIRS + i] * c - given[i] * s
+                    for i in range(2 * PAIRS, HEAD):
+                        total[i] += given[i]

@@ -193,16 +193,19 @@ def test_what_memory_shows_is_copied_without_chance(weights):
 
 def test_what_memory_shows_is_copied_well():
     model = RoomsModel(dtype=torch.bfloat16)
-    beginning = model.begin(900_100)
-    blocks = [
-        RecalledBlock(index, index, chunk.block.kv, chunk.block.side, chunk.block.footprint, chunk.block.poses)
-        for index, chunk in enumerate(beginning.chunks[:2])
-    ]
     hardly = (Controls(mouse_dx=1.0),) * 2
-    pose = model.steer(beginning.state, hardly)[-1]
-    frames, _ = drawn(model, beginning.state, hardly, blocks)
-    truth, _ = render(make_scene(900_100), np.array([[pose.x_m, pose.z_m, pose.yaw_rad]]))
-    assert psnr(frames[-1:], truth)[0] > 30.0
+    found = []
+    for seed in range(900_100, 900_104):
+        beginning = model.begin(seed)
+        blocks = [
+            RecalledBlock(index, index, chunk.block.kv, chunk.block.side, chunk.block.footprint, chunk.block.poses)
+            for index, chunk in enumerate(beginning.chunks[:2])
+        ]
+        pose = model.steer(beginning.state, hardly)[-1]
+        frames, _ = drawn(model, beginning.state, hardly, blocks)
+        truth, _ = render(make_scene(seed), np.array([[pose.x_m, pose.z_m, pose.yaw_rad]]))
+        found.append(psnr(frames[-1:], truth)[0])
+    assert np.mean(found) > 31.5  # what a world shows decides on 3 dB of it
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

@@ -14,7 +14,7 @@ from models.rooms.geometry import PAIRS, distances, mate_angles, own_angles, see
 from models.rooms.network import RoomsNetwork
 from models.rooms.patches import CHANNELS, log_depth
 from models.rooms.renderer import render
-from models.rooms.rotation import Turn, gather, spread
+from models.rooms.rotation import Turn, _spread_torch, gather, spread
 from models.rooms.sampling import noise
 from models.rooms.scene import make_scene
 from models.rooms.sizes import TOKENS
@@ -44,15 +44,16 @@ def test_gather_undoes_spread(dtype):
     assert torch.allclose(back.float(), tokens.float(), atol=0.05 if dtype == torch.bfloat16 else 1e-5)
 
 
-def test_the_compiled_rotation_and_its_gradient_equal_the_plain_one():
-    tokens, turn = torch.randn(2, 7, 128), Turn.by(torch.randn(2, 3, 7, PAIRS))
-    plain, fast = tokens.bfloat16().float().requires_grad_(), tokens.bfloat16().requires_grad_()
-    wanted, found = spread(plain, turn), spread(fast, turn)
-    assert torch.allclose(found.float(), wanted, atol=0.03)
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+def test_the_compiled_rotation_and_its_gradient_equal_the_plain_one(dtype, error):
+    tokens, turn = torch.randn(2, 7, 128).to(dtype), Turn.by(torch.randn(2, 3, 7, PAIRS))
+    plain, fast = (part.clone().requires_grad_() for part in (tokens.float(), tokens))
+    wanted, found = _spread_torch(plain, turn), spread(fast, turn)
+    assert torch.allclose(found.float(), wanted, atol=error)
     weight = torch.randn(wanted.shape)
     (wanted * weight).sum().backward()
-    (found * weight.bfloat16()).sum().backward()
-    assert torch.allclose(fast.grad.float(), plain.grad, atol=0.1)
+    (found * weight.to(dtype)).sum().backward()
+    assert torch.allclose(fast.grad.float(), plain.grad, atol=4 * error)
 
 
 def test_attention_for_training_equals_the_one_for_drawing():
