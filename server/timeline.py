@@ -167,10 +167,11 @@ class Timeline:
             self.journal.drop("branch", branch.name)
 
     def kept_heads(self) -> dict[int, KeptHead]:
-        """By moment: a head that is kept of it, at best one whose state is in RAM."""
+        """By moment: a head that is kept of it, at best one whose state is in RAM. A root that was let go of is none."""
         found: dict[int, KeptHead] = {}
         for kept in ([] if self.root is None else [self.root], self.snapshots.values(), self.branches.values()):
-            found |= {each.moment: each for each in kept if each.head is not None or each.moment not in found}
+            at_rest = {each.moment: each for each in kept if each.rest is not None and each.moment not in found}
+            found |= at_rest | {each.moment: each for each in kept if each.head is not None}
         return found
 
     def find(self, name: str) -> Snapshot:

@@ -329,6 +329,18 @@ def test_kept_heads_spill_under_their_budget_and_come_back_exactly(model, tmp_pa
         assert differing_bytes(wanted, walked(drive, BACK)) == 0
 
 
+def test_going_back_to_a_beginning_that_was_let_go_of_is_refused_in_words(drive):
+    walked(drive, WALK[: 3 * FRAMES])
+    session = drive.session
+    session._shelf.budget_bytes = 0
+    session.settle()
+    session.timeline.shelf.settle()
+    assert session.timeline.root.head is None
+    assert session.timeline.root.moment not in session.timeline.kept_heads()
+    with pytest.raises(SnapshotFault, match="nothing earlier on this walk is kept"):
+        session.rewind(2)
+
+
 def test_a_branch_of_a_planner_needs_no_name_and_leaves_nothing(drive):
     walked(drive, WALK)
     head = drive.session.head
