@@ -167,7 +167,7 @@ class Timeline:
             self.journal.drop("branch", branch.name)
 
     def kept_heads(self) -> dict[int, KeptHead]:
-        """By moment: a head that is kept of it, at best one whose state is in RAM. A root that was let go of is none."""
+        """By moment: a head that is kept of it, at best one whose state is in RAM. A root without its state is none."""
         found: dict[int, KeptHead] = {}
         for kept in ([] if self.root is None else [self.root], self.snapshots.values(), self.branches.values()):
             at_rest = {each.moment: each for each in kept if each.rest is not None and each.moment not in found}
