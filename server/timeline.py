@@ -1,8 +1,7 @@
 """The timeline of one open world: its tree of moments, its branches, its snapshots. Shared by the world's sessions.
 
-`snapshot`, `fork` and finding a head cost the same however long the world is: a head is a value, and keeping one keeps
-a reference. What they leave to do (writing, counting bytes) is done by `settle`, between chunks. Engine thread, but for
-`read`, which waits for the disk and may run on any.
+`snapshot`, `fork` and finding a head cost the same however long the world is: a head is a value, kept by reference.
+What they leave to do (writing, counting bytes) `settle` does between chunks. Engine thread, but for `read`: any thread.
 """
 
 from collections.abc import Callable
@@ -170,8 +169,8 @@ class Timeline:
         """By moment: a head that is kept of it, at best one whose state is in RAM. A root without its state is none."""
         found: dict[int, KeptHead] = {}
         for kept in ([] if self.root is None else [self.root], self.snapshots.values(), self.branches.values()):
-            at_rest = {each.moment: each for each in kept if each.rest is not None and each.moment not in found}
-            found |= at_rest | {each.moment: each for each in kept if each.head is not None}
+            at_rest = {each.moment: each for each in kept if each.rest is not None}
+            found = at_rest | found | {each.moment: each for each in kept if each.head is not None}
         return found
 
     def find(self, name: str) -> Snapshot:

@@ -171,6 +171,8 @@ def _gather_loop(heads: Bits, cos: Floats, sin: Floats, tokens: Bits) -> None:
                     tokens[b, k, h * HEAD + i] = np.uint16((total_bits[i] + _HALF) >> _SHIFT)
 
 
+# the same in float32, written out again: with a function for the turn of one head, that all four loops call, numba
+# makes no vectors of it (bfloat16 2.7 to 4.3 ms, float32 2.4 to 5.5 for 12 planes of 1,152 tokens)
 @njit(cache=True, nogil=True, fastmath=True)
 def _spread_floats(tokens: Floats, cos: Floats, sin: Floats, heads: Floats) -> None:
     batch, cameras, num_heads, keys, _ = heads.shape
