@@ -1,10 +1,13 @@
 """Which remembered blocks a view needs: greedy coverage of its patches by the points that blocks saw.
 
-Pure numpy, no state; any thread. Nothing here knows how blocks are stored or what they look like.
+What lies to both sides of it counts too, at less weight: a key view is drawn there, and must not invent anew what is
+remembered (`key_views.py`). Pure numpy, no state; any thread. Nothing here knows how blocks are stored or what they look like.
 P candidate blocks, K points of a block, N patches of the view.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +25,14 @@ from models.rooms.sizes import (
     TOKENS,
     WIDTH_PX,
 )
-from shared.pose import Pose
+from shared.pose import Pose, wrap_rad
 
 _REACH_M = FAR_M + 2.0  # blocks seen from farther away cannot matter
 _SHORT_LIST = 48  # candidates that are looked at point by point
 _GLANCE_STRIDE = 19  # of points, when the short list is made: all columns and rows take turns
-_LEAST_GAIN = 1.5  # patches that one more block must add
+_ASIDE_RAD = math.radians(60.0)  # from the view to the one on either side of it
+_ASIDE_WEIGHT = 0.3  # of a patch of those; of one in the view it is 1
+_LEAST_GAIN = 3.0  # patches that one more block must add
 _EQUAL_GAIN = 0.93  # of the best gain: from here on, the oldest block wins
 _WINDOW_TRUST = 0.7  # patches that the window covers may still profit from a block
 _OCCLUDED_SHARE, _OCCLUDED_M = 1.35, 0.4  # farther than the nearest point by this much: behind a wall
@@ -37,10 +42,12 @@ _LEVEL_M = 0.06  # so near the height of floor or ceiling
 
 def wanted(pose: Pose, catalog: Catalog) -> tuple[int, ...]:
     """Return the ids of at most MAX_RECALL recallable blocks for a view from `pose`, best first."""
-    rows = _short_list(pose, catalog)
+    views = _views(pose)
+    rows = _short_list(views, catalog)
     if not len(rows):
         return ()
-    cover = coverage(pose, catalog.poses[rows], catalog.footprints[rows])  # [P, N]
+    seen_from, points = catalog.poses[rows], catalog.footprints[rows]
+    cover = np.concatenate([weight * coverage(view, seen_from, points) for view, weight in views], axis=1)  # [P, 3N]
     recallable = catalog.recallable[rows]
     in_window = catalog.chunks[rows] >= catalog.window_start
     covered = _WINDOW_TRUST * cover[in_window].max(0, initial=0.0)
@@ -120,8 +127,15 @@ def _is_level(points: NDArray[np.float32]) -> NDArray[np.bool_]:
     return above_m < _LEVEL_M
 
 
-def _short_list(pose: Pose, catalog: Catalog) -> NDArray[np.int64]:
+def _views(pose: Pose) -> list[tuple[Pose, float]]:
+    """Return the view from `pose` and those to both sides of it, with what a patch of each weighs."""
+    aside = [(replace(pose, yaw_rad=wrap_rad(pose.yaw_rad + turn)), _ASIDE_WEIGHT) for turn in (-_ASIDE_RAD, _ASIDE_RAD)]
+    return [(pose, 1.0), *aside]
+
+
+def _short_list(views: Sequence[tuple[Pose, float]], catalog: Catalog) -> NDArray[np.int64]:
     """Return the rows, oldest first, of the blocks that have most points in view, and of the window's blocks."""
+    pose, _ = views[0]
     seen_from = catalog.poses[:, 0]
     away = np.hypot(seen_from[:, 0] - pose.x_m, seen_from[:, 2] - pose.z_m)
     in_window = catalog.chunks >= catalog.window_start
@@ -129,8 +143,10 @@ def _short_list(pose: Pose, catalog: Catalog) -> NDArray[np.int64]:
     if len(rows) <= _SHORT_LIST:
         return rows
     glance = np.asarray(catalog.footprints[rows, ::_GLANCE_STRIDE], np.float32)
-    _, _, seen = _project(pose, glance)
-    score = seen.sum(1) - 0.4 * away[rows]  # of blocks that see as much, those from nearby
+    score = -0.4 * away[rows]  # of blocks that see as much, those from nearby
+    for view, weight in views:
+        _, _, seen = _project(view, glance)
+        score += weight * seen.sum(1)
     keep = in_window[rows]
     keep[np.argsort(-score, kind="stable")[:_SHORT_LIST]] = True
     return rows[keep]

@@ -13,7 +13,7 @@ FAR_M = 8.0  # fog is total from here on, and depth ends here
 
 CHUNK_FRAMES = 2  # C, frames of one model step
 WINDOW_CHUNKS = 2  # chunks that stay in the attention window
-MAX_RECALL = 4  # blocks a chunk is drawn with at most
+MAX_RECALL = 6  # blocks a chunk is drawn with at most
 
 STEP_M = 0.11  # farthest the player moves in one frame
 TURN_RAD = 0.2  # farthest the training walks turn in one frame
