@@ -1,7 +1,8 @@
 """Which remembered blocks a view needs: greedy coverage of its patches by the points that blocks saw.
 
 What lies to both sides of it counts too, at less weight: a key view is drawn there, and must not invent anew what is
-remembered (`key_views.py`). Pure numpy, no state; any thread. Nothing here knows how blocks are stored or what they look like.
+remembered (`key_views.py`). Pure numpy, no state; any thread. Nothing here knows how blocks are stored or what they
+look like.
 P candidate blocks, K points of a block, N patches of the view.
 """
 
@@ -28,7 +29,7 @@ from models.rooms.sizes import (
 from shared.pose import Pose, wrap_rad
 
 _REACH_M = FAR_M + 2.0  # blocks seen from farther away cannot matter
-_SHORT_LIST = 48  # candidates that are looked at point by point
+_SHORT_LIST = 48  # candidates for a view that are looked at point by point; for those aside less, by their weight
 _GLANCE_STRIDE = 19  # of points, when the short list is made: all columns and rows take turns
 _ASIDE_RAD = math.radians(60.0)  # from the view to the one on either side of it
 _ASIDE_WEIGHT = 0.3  # of a patch of those; of one in the view it is 1
@@ -129,12 +130,12 @@ def _is_level(points: NDArray[np.float32]) -> NDArray[np.bool_]:
 
 def _views(pose: Pose) -> list[tuple[Pose, float]]:
     """Return the view from `pose` and those to both sides of it, with what a patch of each weighs."""
-    aside = [(replace(pose, yaw_rad=wrap_rad(pose.yaw_rad + turn)), _ASIDE_WEIGHT) for turn in (-_ASIDE_RAD, _ASIDE_RAD)]
-    return [(pose, 1.0), *aside]
+    yaws = (wrap_rad(pose.yaw_rad + turn) for turn in (-_ASIDE_RAD, _ASIDE_RAD))
+    return [(pose, 1.0), *((replace(pose, yaw_rad=yaw), _ASIDE_WEIGHT) for yaw in yaws)]
 
 
 def _short_list(views: Sequence[tuple[Pose, float]], catalog: Catalog) -> NDArray[np.int64]:
-    """Return the rows, oldest first, of the blocks that have most points in view, and of the window's blocks."""
+    """Return the rows, oldest first, of the blocks that have most points in each of the views, and of the window's."""
     pose, _ = views[0]
     seen_from = catalog.poses[:, 0]
     away = np.hypot(seen_from[:, 0] - pose.x_m, seen_from[:, 2] - pose.z_m)
@@ -143,10 +144,9 @@ def _short_list(views: Sequence[tuple[Pose, float]], catalog: Catalog) -> NDArra
     if len(rows) <= _SHORT_LIST:
         return rows
     glance = np.asarray(catalog.footprints[rows, ::_GLANCE_STRIDE], np.float32)
-    score = -0.4 * away[rows]  # of blocks that see as much, those from nearby
+    keep = in_window[rows]
     for view, weight in views:
         _, _, seen = _project(view, glance)
-        score += weight * seen.sum(1)
-    keep = in_window[rows]
-    keep[np.argsort(-score, kind="stable")[:_SHORT_LIST]] = True
+        score = seen.sum(1) - 0.4 * away[rows]  # of blocks that see as much, those from nearby
+        keep[np.argsort(-score, kind="stable")[: round(weight * _SHORT_LIST)]] = True
     return rows[keep]

@@ -37,7 +37,20 @@ def test_the_block_that_saw_this_view_is_wanted_first():
         assert wanted(view, catalog(ROUND))[0] == index
 
 
-def test_no_more_than_four_blocks_are_wanted():
+def test_what_lies_to_both_sides_of_the_view_is_wanted_after_it():
+    """Else a key view there would be invented anew."""
+    left, right = at(0.0, 0.0, math.radians(-80.0)), at(0.0, 0.0, math.radians(80.0))
+    assert wanted(ROUND[0], catalog([left, ROUND[4], right, ROUND[0]])) == (3, 0, 2)
+    assert wanted(ROUND[0], catalog([left, ROUND[4], right])) == (0, 2)
+
+
+def test_of_many_blocks_those_aside_are_looked_through_as_well():
+    near = [at(0.01 * i, 0.0, 0.0) for i in range(60)]
+    aside = at(0.0, 0.0, math.radians(80.0))
+    assert 60 in wanted(ROUND[0], catalog([*near, aside]))
+
+
+def test_no_more_blocks_are_wanted_than_a_recall_holds():
     many = [at(0.1 * i, 0.0, 0.1 * i) for i in range(20)]
     assert len(wanted(at(0.3, -1.0, 0.4), catalog(many))) <= MAX_RECALL
 
