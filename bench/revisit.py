@@ -1,7 +1,8 @@
 """Is it still there? Return to a place with recall, with the window alone, with nothing, with another world's blocks.
 
 `given`: the first visit is rendered and written to memory, the return is drawn on a shifted path and held against the
-renderer. `invented`: a world begins with one view, both visits are drawn. Figures of likeness are of frames whose place
+renderer. `invented`: a world begins with one view, both visits are drawn. `turned`: the way back of a given visit,
+walked facing where it leads. Figures of likeness are of frames whose place
 was last seen at least 4 chunks ago. docs/decisions/revisit-meter.md says what each figure means.
 """
 
@@ -27,7 +28,7 @@ from models.rooms.model import RoomsModel
 
 FULL_SEEDS = 16
 FULL_WALK_FRAMES = 1_000
-PARTS = ("given", "invented", "diversity", "walk")
+PARTS = ("given", "invented", "turned", "diversity", "walk")
 MEMORY = ("paged", "window", "none", "poisoned")
 _CODEC_NOISES = 3
 _WALK_SEED = 900_400

@@ -17,6 +17,7 @@ from bench.classifier_network import Judge
 from bench.revisit_geometry import depth_errors
 from bench.revisit_metrics import psnr, sharpness
 from bench.revisit_returns import Return, given_returns, invented_returns, invented_visit
+from bench.revisit_turned import turned_return
 from bench.revisit_walk import TURN_RAD, Walk, generated, glance, guided, is_invented, rendered, walk
 from bench.sources import with_sources
 from models.rooms.model import RoomsModel
@@ -63,6 +64,8 @@ def measure(model: RoomsModel, seed: int, asked: Asked, judge: Judge | None) -> 
             visit, out, seeded = invented_visit(model, seed, route, asked.num_chunks)
             returns += invented_returns(model, visit, route, asked.memory)
             row.setdefault("novelty", []).append(novelty(model, seed, route, out, seeded, judge))
+        if "turned" in asked.parts:
+            row.setdefault("turned", []).append(turned_return(model, seed, route, asked.codecs[0], asked.num_chunks))
     row["returns"] = [_plain(found) for found in returns]
     if "diversity" in asked.parts:
         row["diversity_psnr"], row["diversity_psnr_of_renderer"] = diversity(model, seed)

@@ -29,6 +29,9 @@ def summary(rows: Sequence[Row], gaps: Sequence[int]) -> dict[str, Any]:
     if novelties:
         report["invented"] |= _detail(novelties)
         report |= _depth(novelties) | _opinions(novelties)
+    turned = [found for row in rows for found in row.get("turned", [])]
+    if turned:
+        report["turned"] = {name: float(_all(turned, name).mean()) for name in ("psnr", "wrong")}
     if rows and "diversity_psnr" in rows[0]:
         for name in ("diversity_psnr", "diversity_psnr_of_renderer"):
             report[name] = float(np.mean([row[name] for row in rows]))

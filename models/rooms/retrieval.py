@@ -73,14 +73,14 @@ def coverage(pose: Pose, seen_from: Array, footprints: Array) -> NDArray[np.floa
     seen from farther away counts less; a point behind a nearer wall does not count.
     """
     points = np.asarray(footprints, np.float32)
-    patch, ahead, seen = _project(pose, points)
+    patch, ahead, seen = project(pose, points)
     nearest = np.full(TOKENS, np.inf, np.float32)
     np.minimum.at(nearest, patch[seen], ahead[seen])
     seen &= ahead <= nearest[patch] * _OCCLUDED_SHARE + _OCCLUDED_M
     block, point = np.nonzero(seen)
     frame = point // (points.shape[1] // seen_from.shape[1])
     cover = np.zeros((len(points), TOKENS), np.float32)
-    np.maximum.at(cover, (block, patch[seen]), _detail(pose, seen_from[block, frame], points[seen]))
+    np.maximum.at(cover, (block, patch[seen]), detail(pose, seen_from[block, frame], points[seen]))
     return cover
 
 
@@ -95,7 +95,7 @@ def without_holes(cover: NDArray[np.float32]) -> NDArray[np.float32]:
     return grid.reshape(-1)
 
 
-def _project(
+def project(
     pose: Pose, points: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
     """Return the patch index, the z-depth in metres, and whether the point is inside the view, each [..., K]."""
@@ -110,7 +110,7 @@ def _project(
     return np.where(seen, row * COLUMNS + column, 0), ahead.astype(np.float32, copy=False), seen
 
 
-def _detail(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
+def detail(pose: Pose, seen_from: Array, points: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the share [...] of the detail of points [..., 3] in the view from `pose` that frames at `seen_from` saw.
 
     It is 1 where that frame's camera [..., 5] stood as near as `pose`. Floor and ceiling lose half as much, as a power:
@@ -146,7 +146,7 @@ def _short_list(views: Sequence[tuple[Pose, float]], catalog: Catalog) -> NDArra
     glance = np.asarray(catalog.footprints[rows, ::_GLANCE_STRIDE], np.float32)
     keep = in_window[rows]
     for view, weight in views:
-        _, _, seen = _project(view, glance)
+        _, _, seen = project(view, glance)
         score = seen.sum(1) - 0.4 * away[rows]  # of blocks that see as much, those from nearby
         keep[np.argsort(-score, kind="stable")[: round(weight * _SHORT_LIST)]] = True
     return rows[keep]

@@ -42,6 +42,8 @@ def test_the_command_writes_every_key_of_the_contract(tmp_path, capsys):
     assert given["paged"]["psnr"] > report["poisoned_psnr"] + 3.0
     assert 0.0 < given["paged"]["ssim"] <= 1.0
     assert invented["paged"]["psnr"] > invented["window"]["psnr"]
+    assert report["turned"]["psnr"] > given["window"]["psnr"]
+    assert 0.0 <= report["turned"]["wrong"] < 0.3
     assert 0.05 < invented["sharpness_ratio"] < 3.0
     assert len(invented["sharpness_by_quarter"]) == 4
     assert 5.0 < report["diversity_psnr"] < 40.0
@@ -53,6 +55,14 @@ def test_the_command_writes_every_key_of_the_contract(tmp_path, capsys):
     assert [line["gap_chunks"] for line in report["by_gap"]] == [4, 16]
     assert report["scaled"] == {"worlds": "1 of 16", "walk_frames": "16 of 1000"}
     assert "gain_psnr" in capsys.readouterr().out
+
+
+def test_who_comes_back_from_the_other_side_sees_what_memory_knows(model):
+    """Of this world, with no look to the sides of a view, a tenth of what memory knows was drawn wrong."""
+    turned = measure(model, TURNED_SEED, Asked(parts=("turned",), num_chunks=60), None)["turned"][0]
+    assert len(turned["psnr"]) == len(turned["wrong"]) > 60
+    assert np.mean(turned["psnr"]) > 25.0
+    assert np.mean(turned["wrong"]) < 0.05
 
 
 def test_a_wrong_flag_measures_nothing_and_says_so(capsys):
