@@ -1,7 +1,8 @@
 """`python -m models.rooms.train_refiner`: trains the refiner on what a trained network draws.
 
-Owns the loss, the optimiser, the loop and the checkpoints of the refiner; the network is only read. Goes on from the
-checkpoint in `--out`, else from the refiner that the weights hold, else from nothing.
+Owns the loss, the optimisers, the loop and the checkpoints of the refiner and of the critic that it learns to please;
+the network is only read. Goes on from the checkpoint in `--out`, else from the refiner that the weights hold, else from
+nothing.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from models.rooms.checkpoint import (
@@ -23,6 +25,7 @@ from models.rooms.checkpoint import (
     load_tensors,
     save_tensors,
 )
+from models.rooms.critic import Critic, critic_loss
 from models.rooms.grid import fine_facts
 from models.rooms.layout_sampling import load_inventor
 from models.rooms.patches import PatchBasis
@@ -31,7 +34,9 @@ from models.rooms.refiner_pairs import Group, Painters, Pairs, Pool, make_group
 from models.rooms.sizes import FIRST_HELD_OUT_SEED, PATCH_PX
 from models.rooms.train_layout import drawing_network
 
-_LEARNING_RATE = 3e-3
+_LEARNING_RATE, _CRITIC_RATE = 3e-3, 1e-3
+_CRITIC_WEIGHT = 0.08  # of what the critic says, beside the loss
+_CRITIC_STEPS = 500  # until its word has this weight
 _WARMUP_STEPS = 50
 _ROUNDING = 0.01  # errors below this count as their square, in -1..1
 _BORDER_WEIGHT = 4.0  # of steps of colour between two patches; that of others is 1
@@ -45,48 +50,75 @@ log = logging.getLogger(__name__)
 
 
 class RefinerTrainer:
-    """The refiner's weights, its optimiser and its step. Training thread only."""
+    """The weights of the refiner and of its critic, their optimisers and the step. Training thread only."""
 
     def __init__(self, seed: int, start: dict[str, torch.Tensor] | None = None) -> None:
         torch.manual_seed(seed)
         self.seed, self.step = seed, 0
-        self.refiner = Refiner()
+        self.refiner, self.critic = Refiner(), Critic()
         if start:
             self.refiner.load_state_dict(start)
-        self._adam = torch.optim.AdamW(self.refiner.parameters(), lr=_LEARNING_RATE, betas=(0.9, 0.98))
+        self._adams = {
+            "refiner": torch.optim.AdamW(self.refiner.parameters(), lr=_LEARNING_RATE, betas=(0.9, 0.98)),
+            "critic": torch.optim.AdamW(self.critic.parameters(), lr=_CRITIC_RATE, betas=(0.0, 0.98)),
+        }
 
     def train(self, pairs: Pairs, rate_share: float = 1.0) -> float:
-        """Take one step with this share of the learning rate; return the loss."""
+        """Take one step with this share of the learning rates; return the loss, without the critic's part."""
         with torch.autocast("cpu", torch.bfloat16):
             refined = self.refiner(pairs.pictures, pairs.fine)
+        self._teach_critic(refined.detach(), pairs, rate_share)
         value = loss(refined, pairs.pictures, pairs.rendered)
-        self._adam.zero_grad()
-        value.backward()
+        self.critic.requires_grad_(False)
+        with torch.autocast("cpu", torch.bfloat16):
+            praise = self.critic(refined, pairs.fine).float().mean()
+        self.critic.requires_grad_(True)
+        weight = _CRITIC_WEIGHT * min(1.0, self.step / _CRITIC_STEPS)
+        self._adams["refiner"].zero_grad()
+        (value - weight * praise).backward()
         torch.nn.utils.clip_grad_norm_(self.refiner.parameters(), 1.0)
-        for group in self._adam.param_groups:
-            group["lr"] = _LEARNING_RATE * rate_share * min(1.0, (self.step + 1) / _WARMUP_STEPS)
-        self._adam.step()
+        self._update("refiner", _LEARNING_RATE * rate_share)
         self.step += 1
         return float(value.detach())
 
     def save(self, path: Path) -> None:
         """Write everything that resuming needs."""
-        tensors = {f"refiner.{name}": tensor for name, tensor in self.refiner.state_dict().items()}
-        for name, parameter in self.refiner.named_parameters():
-            tensors |= {f"adam.{name}.{key}": torch.as_tensor(v) for key, v in self._adam.state[parameter].items()}
+        tensors: dict[str, torch.Tensor] = {}
+        for name, network in self._networks():
+            tensors |= {f"{name}.{key}": tensor for key, tensor in network.state_dict().items()}
+            for key, parameter in network.named_parameters():
+                state = self._adams[name].state[parameter]
+                tensors |= {f"adam.{name}.{key}.{part}": torch.as_tensor(value) for part, value in state.items()}
         save_tensors(path, tensors, {"seed": self.seed, "step": self.step})
 
     @classmethod
     def resume(cls, path: Path) -> "RefinerTrainer":
         """Return the run that `save` wrote, at its step."""
         tensors, facts = load_tensors(path)
-        trainer = cls(int(facts["seed"]), _below(tensors, "refiner."))
+        trainer = cls(int(facts["seed"]))
         trainer.step = int(facts["step"])
-        for name, parameter in trainer.refiner.named_parameters():
-            state: dict[str, Any] = _below(tensors, f"adam.{name}.")
-            if state:
-                trainer._adam.state[parameter] = state
+        for name, network in trainer._networks():
+            network.load_state_dict(_below(tensors, f"{name}."))
+            for key, parameter in network.named_parameters():
+                state: dict[str, Any] = _below(tensors, f"adam.{name}.{key}.")
+                if state:
+                    trainer._adams[name].state[parameter] = state
         return trainer
+
+    def _teach_critic(self, refined: torch.Tensor, pairs: Pairs, rate_share: float) -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            value = critic_loss(self.critic, refined, pairs.rendered, pairs.fine)
+        self._adams["critic"].zero_grad()
+        value.backward()
+        self._update("critic", _CRITIC_RATE * rate_share)
+
+    def _update(self, name: str, rate: float) -> None:
+        for group in self._adams[name].param_groups:
+            group["lr"] = rate * min(1.0, (self.step + 1) / _WARMUP_STEPS)
+        self._adams[name].step()
+
+    def _networks(self) -> list[tuple[str, nn.Module]]:
+        return [("refiner", self.refiner), ("critic", self.critic)]
 
 
 def loss(refined: torch.Tensor, pictures: torch.Tensor, rendered: torch.Tensor) -> torch.Tensor:

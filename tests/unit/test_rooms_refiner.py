@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from models.rooms.checkpoint import WEIGHTS, add_refiner, load_refiner_weights, load_weights
+from models.rooms.critic import Critic, critic_loss
 from models.rooms.grid import fine_facts
 from models.rooms.layout import LayoutNetwork
 from models.rooms.layout_sampling import Inventor
@@ -141,8 +142,26 @@ def test_a_resumed_run_ends_with_the_same_weights(drawing, tmp_path):
     second = RefinerTrainer.resume(tmp_path / "checkpoint.safetensors")
     assert second.step == 9
     assert run(second, drawing, tmp_path / "two", 11) == losses[9:]
-    for name, tensor in whole.refiner.state_dict().items():
-        assert torch.equal(tensor, second.refiner.state_dict()[name]), name
+    for ended, resumed in ((whole.refiner, second.refiner), (whole.critic, second.critic)):
+        for name, tensor in ended.state_dict().items():
+            assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+def test_a_critic_learns_to_tell_soft_from_sharp_pictures_and_its_word_sharpens():
+    torch.manual_seed(6)
+    critic, sharp = Critic(), pictures(8).round()
+    soft = sharp * 0.5
+    fine = FINE.repeat(4, 1, 1, 1)
+    adam = torch.optim.AdamW(critic.parameters(), lr=1e-3)
+    for _ in range(40):
+        adam.zero_grad()
+        critic_loss(critic, soft, sharp, fine).backward()
+        adam.step()
+    assert critic(soft, fine).shape == (8, 16, 24)
+    assert critic(sharp, fine).mean() > critic(soft, fine).mean() + 0.5
+    soft.requires_grad_()
+    critic(soft, fine).mean().backward()
+    assert ((soft + 0.1 * soft.grad.sign()).detach() - sharp).square().mean() < (soft - sharp).square().mean()
 
 
 def test_a_patch_that_is_quite_wrong_teaches_little():
