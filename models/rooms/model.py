@@ -30,6 +30,7 @@ from models.rooms import retrieval, steering
 from models.rooms.checkpoint import WEIGHTS, load_refiner_weights, load_weights
 from models.rooms.cover import Cover, cover_of, shown_share
 from models.rooms.grid import fine_facts
+from models.rooms.keeping import left_by
 from models.rooms.key_views import key_poses
 from models.rooms.layout_sampling import drawn_again, invent, load_inventor
 from models.rooms.network import LAYERS, WIDTH, RoomsNetwork
@@ -139,7 +140,7 @@ class RoomsModel:
     def step_at(self, rooms: RoomsState, poses: tuple[Pose, ...], recall: Recall) -> Generator[DrawnFrame, None, Step]:
         """Draw one chunk at given poses, walls or not."""
         began_s = time.perf_counter()
-        memory = [from_window(chunk) for chunk in rooms.window] + [from_block(b, self.dtype) for b in recall]
+        memory = [from_window(chunk) for chunk in rooms.seen] + [from_block(b, self.dtype) for b in recall]
         cover = cover_of(poses, rooms.originals, recall)
         key = self._key_view(rooms, poses, memory, recall, cover)
         if key is not None:
@@ -200,7 +201,7 @@ class RoomsModel:
         cover: Cover,
         key: WindowChunk | None = None,
     ) -> WindowChunk:
-        """Return a chunk. It leaves a block unless it stands still, blocks show it, or its key view leaves one."""
+        """Return a chunk. It is to be kept unless it stands still, blocks show it, or its key view is kept."""
         kv = encoded(self.network, latents.to(self.device))
         has_moved = any(pose != rooms.pose for pose in poses)
         is_kept = has_moved and key is None and shown_share(cover, _COVERED_DETAIL) < _KEPT_SHARE
@@ -214,17 +215,18 @@ class RoomsModel:
         timings_ms: dict[str, float],
         key: WindowChunk | None = None,
     ) -> Step:
+        left, waiting = left_by(key, chunk, rooms.waiting)
         oldest = rooms.chunk_index + 1 - WINDOW_CHUNKS
         in_window = (each for each in rooms.window if each.chunk_index >= oldest)
         after = replace(
             rooms,
             chunk_index=rooms.chunk_index + 1,
             pose=chunk.poses[-1],
-            window=(*in_window, *(() if key is None else (key,)), chunk),
+            window=(*in_window, *(() if left is None or left is chunk else (left,)), chunk),
             walls=steering.with_drawn(rooms.walls, chunk.poses, chunk.points.numpy()),
             drawn_with=tuple(block.block_id for block in recall),
+            waiting=waiting,
         )
-        left = key or (chunk if chunk.is_kept else None)
         return Step(after, self._block(left) if left else None, timings_ms)
 
     def _frames(self, chunk: WindowChunk) -> Generator[DrawnFrame, None, None]:

@@ -24,6 +24,7 @@ class RoomsState:
     window: tuple[WindowChunk, ...]
     walls: Cells  # [n, 2]
     drawn_with: tuple[int, ...] = ()  # block ids that the last chunk was drawn with
+    waiting: WindowChunk | None = None  # a chunk that will leave a block (`keeping.py`)
 
     @classmethod
     def start(cls, seed: int, pose: Pose) -> "RoomsState":
@@ -36,31 +37,37 @@ class RoomsState:
         return self.window[0].chunk_index if self.window else self.chunk_index
 
     @property
+    def seen(self) -> tuple[WindowChunk, ...]:
+        """What the next chunk is drawn from besides its recall: the window, and a chunk that waits and has left it."""
+        waiting = self.waiting
+        if waiting is None or waiting.chunk_index >= self.window_start:
+            return self.window
+        return (waiting, *self.window)
+
+    @property
     def originals(self) -> list[WindowChunk]:
-        """The chunks and key views of the window that left blocks."""
-        return [chunk for chunk in self.window if chunk.is_kept]
+        """The chunks and key views among them that left blocks or will."""
+        return [chunk for chunk in self.seen if chunk.is_kept]
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the tensors that this state holds."""
-        return sum(chunk.num_bytes for chunk in self.window) + self.walls.nbytes
+        return sum(chunk.num_bytes for chunk in self.seen) + self.walls.nbytes
 
 
 def dump(state: RoomsState) -> SavedState:
     """Return the state as JSON values and tensors by name."""
     tensors = {"walls": torch.from_numpy(state.walls.copy())}
-    for index, chunk in enumerate(state.window):
-        tensors[f"window.{index}.latents"] = chunk.latents
-        tensors[f"window.{index}.kv"] = chunk.kv
+    for name, chunk in _named(state):
+        tensors[f"{name}.latents"] = chunk.latents
+        tensors[f"{name}.kv"] = chunk.kv
     facts = {
         "seed": state.seed,
         "chunk_index": state.chunk_index,
         "pose": list(state.pose.as_tuple()),
         "drawn_with": list(state.drawn_with),
-        "window": [
-            {"chunk_index": c.chunk_index, "poses": [list(p.as_tuple()) for p in c.poses], "is_kept": c.is_kept}
-            for c in state.window
-        ],
+        "window": [_facts_of(chunk) for chunk in state.window],
+        "waiting": None if state.waiting is None else _facts_of(state.waiting),
     }
     return SavedState(facts, tensors)
 
@@ -68,15 +75,16 @@ def dump(state: RoomsState) -> SavedState:
 def load(saved: SavedState, spec: KVSpec, dtype: torch.dtype, device: torch.device) -> RoomsState:
     """Return the state that `dump` saved. Raises ValueError, naming the field, when a part does not fit."""
     facts = saved.facts
-    window: list[WindowChunk] = []
-    for index, fact in enumerate(_field(facts, "window")):
-        name = f"window.{index}"
+
+    def chunk(name: str, fact: Any) -> WindowChunk:
         latents = _tensor(saved, f"{name}.latents", (CHUNK_FRAMES, TOKENS, CHANNELS), torch.float32)
         kv = _tensor(saved, f"{name}.kv", spec.shape, dtype).to(device)
         poses = tuple(Pose(*row) for row in _field(fact, "poses"))
         if len(poses) != CHUNK_FRAMES:
             raise ValueError(f"{name}.poses: {len(poses)} instead of {CHUNK_FRAMES}")
-        window.append(WindowChunk(int(_field(fact, "chunk_index")), poses, latents, kv, bool(_field(fact, "is_kept"))))
+        return WindowChunk(int(_field(fact, "chunk_index")), poses, latents, kv, bool(_field(fact, "is_kept")))
+
+    waiting = facts.get("waiting")  # of states saved before 2026-12-01 none
     walls = _field(saved.tensors, "walls")
     if walls.dtype != torch.int32 or walls.ndim != 2 or walls.shape[1] != 2:
         raise ValueError(f"walls: {tuple(walls.shape)} {walls.dtype} instead of (n, 2) int32")
@@ -84,10 +92,21 @@ def load(saved: SavedState, spec: KVSpec, dtype: torch.dtype, device: torch.devi
         seed=int(_field(facts, "seed")),
         chunk_index=int(_field(facts, "chunk_index")),
         pose=Pose(*_field(facts, "pose")),
-        window=tuple(window),
+        window=tuple(chunk(f"window.{index}", fact) for index, fact in enumerate(_field(facts, "window"))),
         walls=walls.cpu().numpy().astype(np.int32, copy=True),
         drawn_with=tuple(int(number) for number in _field(facts, "drawn_with")),
+        waiting=None if waiting is None else chunk("waiting", waiting),
     )
+
+
+def _named(state: RoomsState) -> list[tuple[str, WindowChunk]]:
+    named = [(f"window.{index}", chunk) for index, chunk in enumerate(state.window)]
+    return named if state.waiting is None else [*named, ("waiting", state.waiting)]
+
+
+def _facts_of(chunk: WindowChunk) -> dict[str, Any]:
+    poses = [list(pose.as_tuple()) for pose in chunk.poses]
+    return {"chunk_index": chunk.chunk_index, "poses": poses, "is_kept": chunk.is_kept}
 
 
 def _field(facts: Any, name: str) -> Any:

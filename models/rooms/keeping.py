@@ -1,0 +1,55 @@
+"""Which block a step leaves: a key view, or the last frames of two chunks that show something new. Pure; any thread.
+
+The frames of one chunk show nearly the same. So a chunk that shows something new waits for the next one that does, and
+one block holds the last frame of each. The chunk that waits is drawn from meanwhile; if no other comes, it is a block.
+What a world begins with is a block at once.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from models.rooms.remembered import WindowChunk
+from models.rooms.sizes import CHUNK_FRAMES, TOKENS
+from shared.pose import Pose, wrap_rad
+
+_LONGEST_WAIT_CHUNKS = 8
+_ALIKE_M, _ALIKE_RAD = 0.3, math.radians(12.0)  # frames farther apart than this are a block of their own
+
+
+def left_by(
+    key: WindowChunk | None, chunk: WindowChunk, waiting: WindowChunk | None
+) -> tuple[WindowChunk | None, WindowChunk | None]:
+    """Return the frames that a step leaves as a block, if any, and the chunk that waits from now on.
+
+    `chunk` shows something new where it `is_kept`; what is left bears its index.
+    """
+    if key is not None:
+        return key, waiting
+    if chunk.is_kept and (chunk.chunk_index == 0 or not _are_alike(chunk.poses)):
+        return chunk, waiting
+    if chunk.is_kept:
+        return (None, chunk) if waiting is None else (_last_frames(waiting, chunk), None)
+    if waiting is not None and chunk.chunk_index - waiting.chunk_index >= _LONGEST_WAIT_CHUNKS:
+        return replace(waiting, chunk_index=chunk.chunk_index), None
+    return None, waiting
+
+
+def _are_alike(poses: Sequence[Pose]) -> bool:
+    first, last = poses[0], poses[-1]
+    is_near = math.hypot(last.x_m - first.x_m, last.z_m - first.z_m) <= _ALIKE_M
+    return is_near and abs(wrap_rad(last.yaw_rad - first.yaw_rad)) <= _ALIKE_RAD
+
+
+def _last_frames(first: WindowChunk, second: WindowChunk) -> WindowChunk:
+    """Return the later half of the frames of each, as one chunk."""
+    num = CHUNK_FRAMES // 2
+    return WindowChunk(
+        second.chunk_index,
+        (*first.poses[-num:], *second.poses[-num:]),
+        torch.cat([first.latents[-num:], second.latents[-num:]]),
+        torch.cat([chunk.kv[:, :, -num * TOKENS :] for chunk in (first, second)], dim=2),
+        is_kept=True,
+    )
