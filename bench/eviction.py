@@ -28,7 +28,7 @@ RETURNS = ("a_yaw", "b1_ws", "out-and-back", "square", "figure-8", "random", "lo
 ROOMS = ("rooms-out-and-back", "rooms-random", "rooms-square", "rooms-figure-8")  # they say what they wanted
 NAMES = {"ours": "relevance", "lru": "lru", "fifo": "fifo"}  # of the pager's policies
 COLUMNS = (*NAMES, "belady")
-RECALLED, ROOMS_RECALLED = 3, 4  # blocks that a chunk wants at most: Matrix-Game 2.0's and rooms' max_recall
+RECALLED, ROOMS_RECALLED = 3, 4  # blocks that a chunk wants at most: Matrix-Game 2.0's, and rooms' when it was recorded
 WORLD = "walk"
 
 

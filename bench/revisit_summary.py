@@ -29,7 +29,7 @@ def summary(rows: Sequence[Row], gaps: Sequence[int]) -> dict[str, Any]:
     if novelties:
         report["invented"] |= _detail(novelties)
         report |= _depth(novelties) | _opinions(novelties)
-    turned = [found for row in rows for found in row.get("turned", [])]
+    turned = [found for row in rows for found in row.get("turned", []) if found["psnr"]]
     if turned:
         report["turned"] = {name: float(_all(turned, name).mean()) for name in ("psnr", "wrong")}
     if rows and "diversity_psnr" in rows[0]:

@@ -17,9 +17,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 ENV_PREFIX = "WORLDPAGER_"
 MASK = "********"
 
-# small enough for rooms that a minute's walk out and back recalls from all three tiers
+# of rooms: room for two recall sets of six blocks and a recall decoded in float32, and little more, so that a walk of
+# minutes recalls from all three tiers
 BUDGETS: dict[str, dict[str, str]] = {
-    "rooms": {"gpu": "10MB", "dram": "4MB", "nvme": "256MB", "kept": "256MB"},
+    "rooms": {"gpu": "19MB", "dram": "4MB", "nvme": "256MB", "kept": "256MB"},
     "matrix-game-2": {"gpu": "4GB", "dram": "8GB", "nvme": "64GB", "kept": "4GB"},
 }
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}

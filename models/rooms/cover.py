@@ -17,15 +17,15 @@ from shared.pose import Pose
 Cover = NDArray[np.float32]  # [C, N], 0 to 1
 
 
-def cover_of(poses: Sequence[Pose], window: Sequence[WindowChunk], recall: Recall) -> Cover:
+def cover_of(poses: Sequence[Pose], originals: Sequence[WindowChunk], recall: Recall) -> Cover:
     """Return the share of the detail of each patch of the views from `poses` that these chunks and blocks show.
 
     Patches between shown ones are shown too: they need not be invented or stored again.
     """
-    footprints = [chunk.points.flatten(0, 1).numpy() for chunk in window] + [block.footprint for block in recall]
+    footprints = [chunk.points.flatten(0, 1).numpy() for chunk in originals] + [block.footprint for block in recall]
     if not footprints:
         return np.zeros((len(poses), TOKENS), np.float32)
-    seen_from = np.stack([pose_rows(part.poses) for part in (*window, *recall)])
+    seen_from = np.stack([pose_rows(part.poses) for part in (*originals, *recall)])
     points = np.stack(footprints)
     shown = (retrieval.coverage(pose, seen_from, points).max(0) for pose in poses)
     return np.stack([retrieval.without_holes(frame) for frame in shown])

@@ -1,8 +1,7 @@
 """Which block a step leaves: a key view, or the last frames of two chunks that show something new. Pure; any thread.
 
 The frames of one chunk show nearly the same. So a chunk that shows something new waits for the next one that does, and
-one block holds the last frame of each. The chunk that waits is drawn from meanwhile; if no other comes, it is a block.
-What a world begins with is a block at once.
+one block holds the last frame of each. Until then it is drawn from; if no other comes soon, it is a block by itself.
 """
 
 import math
@@ -15,26 +14,25 @@ from models.rooms.remembered import WindowChunk
 from models.rooms.sizes import CHUNK_FRAMES, TOKENS
 from shared.pose import Pose, wrap_rad
 
-_LONGEST_WAIT_CHUNKS = 8
+_LONGEST_WAIT_CHUNKS = 4  # beside those that draw key views or stand still
 _ALIKE_M, _ALIKE_RAD = 0.3, math.radians(12.0)  # frames farther apart than this are a block of their own
 
 
 def left_by(
-    key: WindowChunk | None, chunk: WindowChunk, waiting: WindowChunk | None
+    chunk: WindowChunk, waiting: WindowChunk | None, *, is_new: bool
 ) -> tuple[WindowChunk | None, WindowChunk | None]:
-    """Return the frames that a step leaves as a block, if any, and the chunk that waits from now on.
+    """Return what a step without a key view leaves as a block, if anything, and the chunk that waits from now on.
 
-    `chunk` shows something new where it `is_kept`; what is left bears its index.
+    `is_new`: no block shows what `chunk` does. What is left bears the chunk's index, so that it is recalled only when
+    the chunk has left the window.
     """
-    if key is not None:
-        return key, waiting
-    if chunk.is_kept and (chunk.chunk_index == 0 or not _are_alike(chunk.poses)):
-        return chunk, waiting
-    if chunk.is_kept:
-        return (None, chunk) if waiting is None else (_last_frames(waiting, chunk), None)
-    if waiting is not None and chunk.chunk_index - waiting.chunk_index >= _LONGEST_WAIT_CHUNKS:
-        return replace(waiting, chunk_index=chunk.chunk_index), None
-    return None, waiting
+    if is_new and not _are_alike(chunk.poses):
+        return replace(chunk, is_kept=True), waiting
+    if waiting is None:
+        return None, chunk if is_new else None
+    if chunk.chunk_index - waiting.chunk_index >= _LONGEST_WAIT_CHUNKS:
+        return replace(waiting, chunk_index=chunk.chunk_index, is_kept=True), chunk if is_new else None
+    return (_last_frames(waiting, chunk), None) if is_new else (None, waiting)
 
 
 def _are_alike(poses: Sequence[Pose]) -> bool:

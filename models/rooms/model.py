@@ -140,25 +140,25 @@ class RoomsModel:
     def step_at(self, rooms: RoomsState, poses: tuple[Pose, ...], recall: Recall) -> Generator[DrawnFrame, None, Step]:
         """Draw one chunk at given poses, walls or not."""
         began_s = time.perf_counter()
-        memory = [from_window(chunk) for chunk in rooms.seen] + [from_block(b, self.dtype) for b in recall]
-        cover = cover_of(poses, rooms.originals, recall)
-        key = self._key_view(rooms, poses, memory, recall, cover)
+        shown = rooms if recall else replace(rooms, waiting=None)  # without recall, the window alone is drawn from
+        memory = [from_window(chunk) for chunk in shown.seen] + [from_block(b, self.dtype) for b in recall]
+        cover = cover_of(poses, shown.originals, recall)
+        key = self._key_view(shown, poses, memory, recall, cover)
         if key is not None:
             memory.append(from_window(key))
         is_known = shown_share(cover, _COVERED_DETAIL) >= _KNOWN_SHARE
         latents = self._drawn(rooms, planar(poses), memory, is_known=is_known).cpu()
         drawn_s = time.perf_counter()
-        chunk = self._chunk(rooms, poses, latents, cover, key)
+        chunk = self._chunk(rooms, poses, latents)
         encoded_s = time.perf_counter()
         yield from self._frames(chunk)
         timings_ms = {"draw": (drawn_s - began_s) * 1e3, "encode": (encoded_s - drawn_s) * 1e3}
-        return self._committed(rooms, chunk, recall, timings_ms, key)
+        return self._committed(rooms, chunk, recall, cover, timings_ms, key)
 
     def given_at(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor, recall: Recall) -> Step:
         """Commit one chunk of given frames [C, N, CHANNELS], as if they had been drawn with this recall."""
         cover = cover_of(poses, rooms.originals, recall)
-        chunk = self._chunk(rooms, poses, latents, cover)
-        return self._committed(rooms, chunk, recall, {})
+        return self._committed(rooms, self._chunk(rooms, poses, latents), recall, cover, {})
 
     def dump(self, state: ModelState) -> SavedState:
         """Return the state as facts and tensors."""
@@ -193,36 +193,30 @@ class RoomsModel:
         kv = encoded(self.network, latents)
         return WindowChunk(rooms.chunk_index, ahead, latents.cpu(), kv, is_kept=True)
 
-    def _chunk(
-        self,
-        rooms: RoomsState,
-        poses: tuple[Pose, ...],
-        latents: torch.Tensor,
-        cover: Cover,
-        key: WindowChunk | None = None,
-    ) -> WindowChunk:
-        """Return a chunk. It is to be kept unless it stands still, blocks show it, or its key view is kept."""
-        kv = encoded(self.network, latents.to(self.device))
-        has_moved = any(pose != rooms.pose for pose in poses)
-        is_kept = has_moved and key is None and shown_share(cover, _COVERED_DETAIL) < _KEPT_SHARE
-        return WindowChunk(rooms.chunk_index, poses, latents, kv, is_kept)
+    def _chunk(self, rooms: RoomsState, poses: tuple[Pose, ...], latents: torch.Tensor) -> WindowChunk:
+        return WindowChunk(
+            rooms.chunk_index, poses, latents, encoded(self.network, latents.to(self.device)), is_kept=False
+        )
 
     def _committed(
         self,
         rooms: RoomsState,
         chunk: WindowChunk,
         recall: Recall,
+        cover: Cover,
         timings_ms: dict[str, float],
         key: WindowChunk | None = None,
     ) -> Step:
-        left, waiting = left_by(key, chunk, rooms.waiting)
+        left, waiting = _left(rooms, chunk, recall, cover, key)
+        is_whole = left is not None and left.poses == chunk.poses
+        newest = (left,) if is_whole else (left, chunk)
         oldest = rooms.chunk_index + 1 - WINDOW_CHUNKS
         in_window = (each for each in rooms.window if each.chunk_index >= oldest)
         after = replace(
             rooms,
             chunk_index=rooms.chunk_index + 1,
             pose=chunk.poses[-1],
-            window=(*in_window, *(() if left is None or left is chunk else (left,)), chunk),
+            window=(*in_window, *(each for each in newest if each is not None)),
             walls=steering.with_drawn(rooms.walls, chunk.poses, chunk.points.numpy()),
             drawn_with=tuple(block.block_id for block in recall),
             waiting=waiting,
@@ -255,6 +249,23 @@ def _loaded_refiner(
     refiner = Refiner()
     refiner.load_state_dict(tensors)
     return refiner.requires_grad_(False).to(device, dtype).eval()
+
+
+def _left(
+    rooms: RoomsState, chunk: WindowChunk, recall: Recall, cover: Cover, key: WindowChunk | None
+) -> tuple[WindowChunk | None, WindowChunk | None]:
+    """Return what a step leaves as a block, if anything, and the chunk that waits from now on.
+
+    A chunk leaves none that stands still, that blocks show, or whose key view does. Without recall none waits: what
+    waits is seen longer than the window.
+    """
+    has_moved = any(pose != rooms.pose for pose in chunk.poses)
+    is_new = key is None and has_moved and shown_share(cover, _COVERED_DETAIL) < _KEPT_SHARE
+    if key is not None:
+        return key, rooms.waiting
+    if not recall:
+        return (replace(chunk, is_kept=True) if is_new else None), rooms.waiting
+    return left_by(chunk, rooms.waiting, is_new=is_new)
 
 
 def _free_m(window: Sequence[WindowChunk]) -> float:

@@ -26,13 +26,13 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class WindowChunk:
-    """A chunk in the attention window. Immutable; shared by the states that see it."""
+    """Frames that a state holds: a chunk, a key view, or what a block was made of. Immutable; shared by states."""
 
     chunk_index: int
     poses: tuple[Pose, ...]
     latents: torch.Tensor  # [C, N, CHANNELS] float32
     kv: torch.Tensor  # [L, 2, K, D] in the model's own dtype
-    is_kept: bool  # whether it left a block
+    is_kept: bool  # whether a block holds these frames
 
     @property
     def depth(self) -> torch.Tensor:

@@ -24,7 +24,7 @@ class RoomsState:
     window: tuple[WindowChunk, ...]
     walls: Cells  # [n, 2]
     drawn_with: tuple[int, ...] = ()  # block ids that the last chunk was drawn with
-    waiting: WindowChunk | None = None  # a chunk that will leave a block (`keeping.py`)
+    waiting: WindowChunk | None = None  # a chunk that is to share a block with another (`keeping.py`)
 
     @classmethod
     def start(cls, seed: int, pose: Pose) -> "RoomsState":
@@ -46,8 +46,8 @@ class RoomsState:
 
     @property
     def originals(self) -> list[WindowChunk]:
-        """The chunks and key views among them that left blocks or will."""
-        return [chunk for chunk in self.seen if chunk.is_kept]
+        """What of these frames blocks hold, or are to hold."""
+        return [chunk for chunk in self.seen if chunk.is_kept or chunk is self.waiting]
 
     @property
     def num_bytes(self) -> int:
@@ -67,7 +67,7 @@ def dump(state: RoomsState) -> SavedState:
         "pose": list(state.pose.as_tuple()),
         "drawn_with": list(state.drawn_with),
         "window": [_facts_of(chunk) for chunk in state.window],
-        "waiting": None if state.waiting is None else _facts_of(state.waiting),
+        "waiting": _facts_of_waiting(state),
     }
     return SavedState(facts, tensors)
 
@@ -84,24 +84,42 @@ def load(saved: SavedState, spec: KVSpec, dtype: torch.dtype, device: torch.devi
             raise ValueError(f"{name}.poses: {len(poses)} instead of {CHUNK_FRAMES}")
         return WindowChunk(int(_field(fact, "chunk_index")), poses, latents, kv, bool(_field(fact, "is_kept")))
 
-    waiting = facts.get("waiting")  # of states saved before 2026-12-01 none
     walls = _field(saved.tensors, "walls")
     if walls.dtype != torch.int32 or walls.ndim != 2 or walls.shape[1] != 2:
         raise ValueError(f"walls: {tuple(walls.shape)} {walls.dtype} instead of (n, 2) int32")
+    window = tuple(chunk(f"window.{index}", fact) for index, fact in enumerate(_field(facts, "window")))
+    waiting = facts.get("waiting")  # states of before any chunk waited have none
     return RoomsState(
         seed=int(_field(facts, "seed")),
         chunk_index=int(_field(facts, "chunk_index")),
         pose=Pose(*_field(facts, "pose")),
-        window=tuple(chunk(f"window.{index}", fact) for index, fact in enumerate(_field(facts, "window"))),
+        window=window,
         walls=walls.cpu().numpy().astype(np.int32, copy=True),
         drawn_with=tuple(int(number) for number in _field(facts, "drawn_with")),
-        waiting=None if waiting is None else chunk("waiting", waiting),
+        waiting=_waiting(waiting, window) or (None if waiting is None else chunk("waiting", waiting)),
     )
 
 
 def _named(state: RoomsState) -> list[tuple[str, WindowChunk]]:
+    """Return the chunks that are saved, each once, by their tensors' first name."""
     named = [(f"window.{index}", chunk) for index, chunk in enumerate(state.window)]
-    return named if state.waiting is None else [*named, ("waiting", state.waiting)]
+    return [*named, *(("waiting", chunk) for chunk in state.seen[: len(state.seen) - len(state.window)])]
+
+
+def _facts_of_waiting(state: RoomsState) -> Any:
+    """Return the facts of the chunk that waits, or the place where it still stands in the window, or None."""
+    if state.waiting is None:
+        return None
+    places = [index for index, chunk in enumerate(state.window) if chunk is state.waiting]
+    return places[0] if places else _facts_of(state.waiting)
+
+
+def _waiting(fact: Any, window: tuple[WindowChunk, ...]) -> WindowChunk | None:
+    if not isinstance(fact, int):
+        return None
+    if not 0 <= fact < len(window):
+        raise ValueError(f"waiting: {fact} is no place in a window of {len(window)}")
+    return window[fact]
 
 
 def _facts_of(chunk: WindowChunk) -> dict[str, Any]:

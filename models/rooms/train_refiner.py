@@ -93,8 +93,10 @@ class RefinerTrainer:
 
     @classmethod
     def resume(cls, path: Path) -> "RefinerTrainer":
-        """Return the run that `save` wrote, at its step."""
+        """Return the run that `save` wrote, at its step. Raises ValueError: of a training without a critic."""
         tensors, facts = load_tensors(path)
+        if not _below(tensors, "critic."):
+            raise ValueError(f"{path} is of a training without a critic: begin anew, in another folder (--out)")
         trainer = cls(int(facts["seed"]))
         trainer.step = int(facts["step"])
         for name, network in trainer._networks():

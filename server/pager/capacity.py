@@ -70,7 +70,7 @@ SHIPPED: Mapping[str, Geometry] = {
         "rooms",
         KVSpec(6, 192, 256, 64, (SidePlane("depth", (2, 96), torch.float32),)),
         chunk_ms=2000.0 / 12.0,
-        k=4,
+        k=6,
         fps=12.0,
         frames_per_chunk=2,
         motion=Motion(walk_m_s=0.11 * 12.0, turn_rad_s=0.2 * 12.0),
