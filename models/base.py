@@ -62,12 +62,12 @@ class KVSpec:
 
 @dataclass(frozen=True, slots=True)
 class FreshBlock:
-    """The KV that one chunk left behind, before it is encoded. Keys are stored before rotation."""
+    """The KV that a step left behind, before it is encoded. Keys are stored before rotation."""
 
     kv: torch.Tensor  # [L, 2, N, D] bfloat16
     side: Mapping[str, torch.Tensor]
     footprint: Array  # what retrieval looks at; kept in RAM
-    poses: tuple[Pose, ...]  # one per frame of the chunk that is kept
+    poses: tuple[Pose, ...]  # one per frame that is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ModelState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step left: the next state, and at most one block (none: the view was already kept, or nobody moved)."""
+    """What a step left: the next state, and at most one block (none: the view is kept or will be, or nobody moved)."""
 
     state: ModelState
     block: FreshBlock | None

@@ -7,12 +7,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.rooms import precision
+from models.rooms.model import RoomsModel
 from server.config import BUDGETS, NAMES, SettingsError, load_settings, parse_bytes
 from server.load import torch_threads
+from server.pager.budgets import Budgets, slot_counts
+from server.pager.layout import SlotLayout
 
 SECRET = "a-secret-of-thirty-characters!"
 
@@ -186,3 +190,11 @@ def test_matrix_game_2_computes_on_every_core():
 def test_rooms_shares_a_chunk_among_threads_only_in_float32(has_bfloat16, threads, monkeypatch):
     monkeypatch.setattr(precision, "has_bfloat16_products", lambda: has_bfloat16)
     assert torch_threads(load_settings({}, {}).settings) == threads
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_rooms_starts_with_the_budgets_of_no_flag_whatever_a_processor_computes_in(dtype):
+    gpu, dram, nvme = (parse_bytes(BUDGETS["rooms"][tier]) for tier in ("gpu", "dram", "nvme"))
+    layout = SlotLayout(RoomsModel.kv_spec)
+    slots, _ = slot_counts(layout, Budgets(gpu, dram, nvme), RoomsModel.max_recall, dtype)
+    assert slots >= 2 * RoomsModel.max_recall
