@@ -100,7 +100,7 @@ def test_a_state_with_a_key_view_is_saved_and_goes_on_the_same(drawn_with_key):
 
 
 @pytest.mark.parametrize(("turn_rad", "leaves_a_block"), [(0.02, False), (0.25, True)])
-def test_a_chunk_is_to_leave_a_block_where_a_strip_of_it_was_never_seen(turn_rad, leaves_a_block):
+def test_a_chunk_leaves_a_block_where_a_strip_of_it_was_never_seen(turn_rad, leaves_a_block):
     model, scene = RoomsModel(), make_scene(900_100)
     middle = Pose(13.5, 0.5, 13.5, 0.3)
     step = None
@@ -110,4 +110,4 @@ def test_a_chunk_is_to_leave_a_block_where_a_strip_of_it_was_never_seen(turn_rad
         latents = model.basis.encode(*render(scene, np.array([(p.x_m, p.z_m, p.yaw_rad) for p in poses])))
         step = model.given_at(state, poses, latents, ())
         state = step.state
-    assert (state.waiting is not None) == leaves_a_block
+    assert (step.block is not None) == leaves_a_block
