@@ -13,7 +13,7 @@ from shared.protocol import Codec
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # [H, W, 3] RGB
 
-JPEG_QUALITY = 90
+JPEG_QUALITY = 95  # 90 is a quarter fewer bytes, and edges speckle where a small frame fills a window
 PNG_LEVEL = 1  # higher levels cost ten times the time for a few percent
 
 
