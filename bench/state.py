@@ -23,7 +23,7 @@ from models.base import Pixels, SavedState, WorldModel
 from shared.controls import IDLE, Controls, Key
 
 SEED = 900_100
-LEAD_CHUNKS = 40  # walked before the state is taken: out and half-way back, with memory to recall
+LEAD_CHUNKS = 40  # walked at least before the state is taken: out and half-way back, with memory to recall
 STILL_CHUNKS = 10  # stood still before the standing state is taken
 
 
@@ -98,9 +98,13 @@ def measure(kind: str, model: WorldModel, num_chunks: int) -> dict[str, Any]:
 def _starts(model: WorldModel) -> dict[str, Start]:
     """The walk in its middle, and the same walk after standing still there."""
     state, bank = begin(model, SEED)
-    num_frames = LEAD_CHUNKS * model.frames_per_chunk
-    lead = route("out-and-back", 1.4 * num_frames / model.fps).frames(model.fps, num_frames)
-    state, _ = walk(model, state, bank, lead)
+    num = model.frames_per_chunk
+    lead = route("out-and-back", 1.4 * LEAD_CHUNKS * num / model.fps).frames(model.fps, 2 * LEAD_CHUNKS * num)
+    state, _ = walk(model, state, bank, lead[: LEAD_CHUNKS * num])
+    for at in range(LEAD_CHUNKS * num, len(lead), num):
+        if None not in model.dump(state).facts.values():  # a part that is not there cannot be missed
+            break
+        state, _ = walk(model, state, bank, lead[at : at + num])
     walking = Start(model.dump(state), bank.copy())
     state, _ = walk(model, state, bank, [IDLE] * (STILL_CHUNKS * model.frames_per_chunk))
     return {"walking": walking, "standing": Start(model.dump(state), bank.copy())}

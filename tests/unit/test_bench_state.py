@@ -3,9 +3,10 @@
 import torch
 
 from bench.components import component_bytes, corrupted, without
-from bench.state import measure
+from bench.state import _starts, measure
 from models.base import SavedState
 from models.plain import PlainModel
+from models.rooms.model import RoomsModel
 
 
 def test_what_the_plain_model_looks_at_is_found_and_what_it_does_not_is_not():
@@ -22,6 +23,14 @@ def test_what_the_plain_model_looks_at_is_found_and_what_it_does_not_is_not():
     assert needed["memory: poses"]
     assert not needed["state: window"]  # it carries one, and never looks at it
     assert not needed["memory: footprints"]
+
+
+def test_the_walk_is_taken_apart_where_every_part_of_it_is_there():
+    """In rooms a chunk does not always wait to share a block."""
+    with torch.no_grad():
+        saved = _starts(RoomsModel())["walking"].saved
+    assert "waiting" in saved.facts
+    assert None not in saved.facts.values()
 
 
 SAVED = SavedState(
