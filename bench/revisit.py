@@ -2,8 +2,8 @@
 
 `given`: the first visit is rendered and written to memory, the return is drawn on a shifted path and held against the
 renderer. `invented`: a world begins with one view, both visits are drawn. `turned`: the way back of a given visit,
-walked facing where it leads. Figures of likeness are of frames whose place
-was last seen at least 4 chunks ago. docs/decisions/revisit-meter.md says what each figure means.
+walked facing where it leads. Figures of likeness are of frames whose place was last seen at least 4 chunks ago.
+docs/decisions/revisit-meter.md says what each figure means.
 """
 
 import argparse

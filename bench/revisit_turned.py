@@ -1,7 +1,7 @@
 """Is a place the same from the other side? A given visit's way back, walked facing where it leads. One thread.
 
 Most of what is seen then was never seen from there: rooms are entered by the door that they were left by. What is
-measured is only what blocks of the visit show. C columns of F frames, N patches, K points.
+measured is only what blocks of the visit show. F frames, N patches, B blocks of K points.
 """
 
 import math
@@ -9,7 +9,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.revisit_metrics import Frames
 from bench.revisit_paths import outward_path
 from bench.revisit_returns import come_back, given_visit
 from bench.revisit_walk import PathPoses, as_poses
@@ -21,6 +20,7 @@ from models.rooms.scene import make_scene
 from models.rooms.sizes import COLUMNS, PATCH_PX, ROWS, TOKENS
 from shared.pose import Pose
 
+_TURNING_CHUNKS = 8
 _SAME_DEPTH = 0.15  # of the distance: a remembered point so near to what is there shows it
 _LEAST_DETAIL = 0.6  # of a patch, for memory to show it
 _LEAST_PATCHES = 10  # of a frame, for its likeness to count
@@ -35,10 +35,9 @@ def turned_return(model: RoomsModel, seed: int, route: str, codec: str, num_chun
     back = _turned(visit.path, num)
     truth, depth_m = render(scene, back)
     frames = come_back(model, visit.state, back, visit.memory, "paged", is_writing=True)
-    nearness = (1.0 / depth_m).reshape(len(back), ROWS, PATCH_PX, COLUMNS, PATCH_PX).mean((2, 4)).reshape(-1, TOKENS)
-    views = zip(as_poses(back), 1.0 / nearness, strict=True)
+    views = zip(as_poses(back), 1.0 / _by_patch(1.0 / depth_m), strict=True)
     is_known = np.stack([_shown(pose, there_m, seen_from, points) for pose, there_m in views])  # [F, N]
-    error = _errors(frames, truth)
+    error = _by_patch((((frames.astype(np.float32) - truth.astype(np.float32)) / 255.0) ** 2).mean(-1))
     counts = is_known.sum(1) >= _LEAST_PATCHES
     is_known, error = is_known[counts], error[counts]
     mean = (error * is_known).sum(1) / is_known.sum(1)
@@ -48,7 +47,7 @@ def turned_return(model: RoomsModel, seed: int, route: str, codec: str, num_chun
 
 def _turned(path: PathPoses, num: int) -> PathPoses:
     """Return poses that turn round on the spot and walk a path back, in whole chunks of `num` frames."""
-    num_turning = 8 * num
+    num_turning = _TURNING_CHUNKS * num
     turning = np.repeat(path[-1:], num_turning, axis=0)
     turning[:, 2] += np.linspace(0.0, math.pi, num_turning)
     return np.concatenate([turning, path[::-1] + np.array([0.0, 0.0, math.pi])])
@@ -65,7 +64,6 @@ def _shown(pose: Pose, there_m: NDArray[np.floating], seen_from: Array, points: 
     return without_holes(shown) > _LEAST_DETAIL
 
 
-def _errors(a: Frames, b: Frames) -> NDArray[np.floating]:
-    """Return the mean squared error of each patch [F, N], of colours in 0..1."""
-    square = ((a.astype(np.float32) - b.astype(np.float32)) / 255.0) ** 2
-    return square.mean(-1).reshape(len(a), ROWS, PATCH_PX, COLUMNS, PATCH_PX).mean((2, 4)).reshape(len(a), TOKENS)
+def _by_patch(values: NDArray[np.floating]) -> NDArray[np.floating]:
+    """[F, H, W] -> [F, N], the mean of each patch."""
+    return values.reshape(-1, ROWS, PATCH_PX, COLUMNS, PATCH_PX).mean((2, 4)).reshape(-1, TOKENS)

@@ -89,6 +89,7 @@ def load(saved: SavedState, spec: KVSpec, dtype: torch.dtype, device: torch.devi
         raise ValueError(f"walls: {tuple(walls.shape)} {walls.dtype} instead of (n, 2) int32")
     window = tuple(chunk(f"window.{index}", fact) for index, fact in enumerate(_field(facts, "window")))
     waiting = facts.get("waiting")  # states of before any chunk waited have none
+    stands_apart = isinstance(waiting, dict)
     return RoomsState(
         seed=int(_field(facts, "seed")),
         chunk_index=int(_field(facts, "chunk_index")),
@@ -96,7 +97,7 @@ def load(saved: SavedState, spec: KVSpec, dtype: torch.dtype, device: torch.devi
         window=window,
         walls=walls.cpu().numpy().astype(np.int32, copy=True),
         drawn_with=tuple(int(number) for number in _field(facts, "drawn_with")),
-        waiting=_waiting(waiting, window) or (None if waiting is None else chunk("waiting", waiting)),
+        waiting=chunk("waiting", waiting) if stands_apart else _in_window(waiting, window),
     )
 
 
@@ -114,12 +115,12 @@ def _facts_of_waiting(state: RoomsState) -> Any:
     return places[0] if places else _facts_of(state.waiting)
 
 
-def _waiting(fact: Any, window: tuple[WindowChunk, ...]) -> WindowChunk | None:
-    if not isinstance(fact, int):
+def _in_window(place: Any, window: tuple[WindowChunk, ...]) -> WindowChunk | None:
+    if place is None:
         return None
-    if not 0 <= fact < len(window):
-        raise ValueError(f"waiting: {fact} is no place in a window of {len(window)}")
-    return window[fact]
+    if not isinstance(place, int) or not 0 <= place < len(window):
+        raise ValueError(f"waiting: {place!r} is no place in a window of {len(window)}")
+    return window[place]
 
 
 def _facts_of(chunk: WindowChunk) -> dict[str, Any]:
